@@ -239,6 +239,9 @@ NETPOL_SET = netpol.enabled=true netpol.image.tag=$(shell cd tools/netpol && $(G
 CLUSTER_SET      = $(if $(BACKEND),flannel.backend=$(BACKEND)) $(if $(FAMILY),podCidrv6=fd00:10:244::/56) $(if $(NETPOL),$(NETPOL_SET)) $(SET)
 CLUSTER_MANIFEST = $(CURDIR)/$(if $(strip $(CLUSTER_SET)),bin/cluster.yml,deploy/kube-flannel.yml)
 
+# The word debian if some nodes are virtual machines. No variable of the environment decides that.
+EMULATED = $(if $(filter command,$(firstword $(origin KERNEL))),$(if $(filter-out debian,$(KERNEL)),$(error KERNEL=$(KERNEL): only debian is known),$(KERNEL)))
+
 .PHONY: bin/cluster.yml
 bin/cluster.yml:
 	@mkdir -p bin && cd tools/deploy && $(GO) run . $(addprefix -set ,$(CLUSTER_SET)) ../../deploy/chart > ../../$@
@@ -249,9 +252,10 @@ bin/cluster-wireguard.yml:
 
 .PHONY: cluster
 cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
-cluster: cluster-programs plugins bin/image bin/cluster.yml $(if $(KERNEL),bin/vm) ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
+cluster: cluster-programs plugins bin/image bin/cluster.yml $(if $(EMULATED),bin/vm) ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
 	@$(STATIC) -o bin/cluster ./harness/cmd/cluster
-	@exec bin/cluster -manifest '$(CLUSTER_MANIFEST)' $(if $(HOLD),-hold) $(if $(MODE),-proxy-mode $(MODE)) $(if $(FAMILY),-dual-stack) $(if $(KERNEL),-emulated 2)
+	@$(if $(EMULATED),bin/vm kernel >/dev/null)
+	@exec bin/cluster -manifest '$(CLUSTER_MANIFEST)' $(if $(HOLD),-hold) $(if $(MODE),-proxy-mode $(MODE)) $(if $(FAMILY),-dual-stack) $(if $(EMULATED),-emulated 2)
 
 .PHONY: test-cluster
 test-cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
@@ -259,11 +263,12 @@ test-cluster: export FLANNEL_LAB_CLUSTER_MODE = $(MODE)
 test-cluster: export FLANNEL_LAB_CLUSTER_FAMILY = $(FAMILY)
 test-cluster: export FLANNEL_LAB_CLUSTER_NETPOL = $(NETPOL)
 test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
-test-cluster: export FLANNEL_LAB_CLUSTER_GUEST = $(if $(KERNEL),$(CURDIR)/bin/vm)
+test-cluster: export FLANNEL_LAB_CLUSTER_GUEST = $(if $(EMULATED),$(CURDIR)/bin/vm)
 test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
-test-cluster: cluster-programs plugins bin/image $(WRONG_CLOCKS) bin/testsum $(if $(KERNEL),bin/vm) bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
+test-cluster: cluster-programs plugins bin/image $(WRONG_CLOCKS) bin/testsum $(if $(EMULATED),bin/vm) bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
+	@$(if $(EMULATED),bin/vm kernel >/dev/null)
 	@results=$$(mktemp -u); trap 'rm -f "$$results"' EXIT; \
-	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 90m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') $(if $(KERNEL),-ginkgo.label-filter 'any kernel')
+	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 90m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') $(if $(EMULATED),-ginkgo.label-filter 'any kernel')
 
 # Outside of make test, as it builds all packages twice: the two builds have to be equal.
 .PHONY: test-packages

@@ -54,6 +54,9 @@ func (h *Host) Await(ctx context.Context, what string, condition func() (bool, e
 		select {
 		case <-time.After(max(pollEvery, time.Since(began))):
 		case <-ctx.Done():
+			if ok, err := condition(); ok || err != nil { // the rest may have been long
+				return err
+			}
 			return fmt.Errorf("host %s: wait for %s: %w", h.Name, what, context.Cause(ctx))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/internal/pace"
 	"github.com/flanneld/flannel/scenarios/labworld"
 	"github.com/flanneld/flannel/scenarios/lang"
 	"github.com/flanneld/flannel/scenarios/simworld"
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) {
 	number := atOnce
 	if os.Getenv("WORLD") == "vm" {
 		number = atOnceInVM
+		slowness := pace.Slowness() * atOnceInVM // each has a part of the one processor
+		_ = os.Setenv(pace.Env, strconv.FormatFloat(slowness, 'f', 1, 64))
 	}
 	err := flag.Set("test.parallel", strconv.Itoa(number))
 	if err != nil {

@@ -25,12 +25,13 @@ func TestRunsCloseWithOneSummary(t *testing.T) {
 		return result{Outcome: outcome.Outcome{State: state, Name: name}, Pkg: "harness/kubelab", Test: test}
 	}
 	notes := []string{"with the race detector"}
-	first := &summary{Notes: notes, Packages: []string{"core", "harness/kubelab"}, Broken: []broken{{Pkg: "bench"}}, Results: []result{
+	first := &summary{Notes: notes, Packages: []string{"core", "harness/kubelab"}, Broken: []broken{{Pkg: "bench"}}}
+	first.Results = []result{
 		ran(outcome.Passed, "TestA", "TestA"),
 		ran(outcome.Failed, "TestB", "TestB"),
 		ran(outcome.Skipped, "TestC", "TestC"),
 		ran(outcome.Skipped, "TestKubelab", "TestKubelab"),
-	}}
+	}
 	second := &summary{Notes: notes, Packages: []string{"harness/kubelab"}, Results: []result{
 		ran(outcome.Passed, "TestKubelab", "a node joins"),
 		ran(outcome.Passed, "TestKubelab", "a node leaves"),

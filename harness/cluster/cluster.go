@@ -81,6 +81,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a cluster needs root: cgroups and the runtime's mounts are not for other users")
 	}
+	if o.Emulated >= o.Nodes {
+		return nil, errors.New("a cluster needs a node that is not emulated, for its control plane")
+	}
 	plugins, err := filepath.Abs(o.Plugins) // nodes see it at another place
 	if err != nil {
 		return nil, err

@@ -158,8 +158,12 @@ func (c *Cluster) apiServerFlags() []string {
 
 // await waits until a condition holds. Its error names the condition and its last error.
 func (c *Cluster) await(ctx context.Context, what string, holds func(context.Context) error) error {
+	patience := 5 * time.Second // a command on a node that is given up runs on
+	if c.options.Emulated > 0 {
+		patience = time.Minute
+	}
 	for {
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		attempt, cancel := context.WithTimeout(ctx, patience)
 		err := holds(attempt)
 		cancel()
 		if err == nil {

@@ -85,7 +85,7 @@ const guestMemory = 6144
 // emulate boots the virtual machine of a node, which is connected to the underlay. The device of the
 // underlay ends with it.
 func (n *Node) emulate(ctx context.Context) (*vm.Machine, error) {
-	kernel, err := vm.Fetch(ctx)
+	kernel, err := vm.Find() // a lab has no network to fetch one
 	if err != nil {
 		return nil, err
 	}

@@ -50,31 +50,10 @@ type Site struct {
 
 // Missing returns what this system lacks for engines, or nil.
 func Missing() error {
-	if os.Geteuid() != 0 {
-		return errors.New("needs root, for cgroups and the mounts of containers")
-	}
 	if _, err := exec.LookPath("iptables"); err != nil {
 		return errors.New("needs iptables: make deps")
 	}
-	group, err := machine.NewGroup("flannel-docker-check")
-	if err == nil {
-		err = group.Close()
-	}
-	if err != nil {
-		return fmt.Errorf("needs cgroups: %w", err)
-	}
-	root := filepath.Join(scratchDir, "check")
-	defer os.RemoveAll(scratchDir)
-	for _, dir := range []string{"upper", "work", "root"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	layers := fmt.Sprintf("lowerdir=/,upperdir=%[1]s/upper,workdir=%[1]s/work", root)
-	if err := unix.Mount("overlay", filepath.Join(root, "root"), "overlay", 0, layers); err != nil {
-		return fmt.Errorf("needs overlay file systems: %w", err)
-	}
-	return unix.Unmount(filepath.Join(root, "root"), 0)
+	return machine.Missing(scratchDir)
 }
 
 // New makes a machine for an engine on each node of the lab, and starts containerd on it.

@@ -224,8 +224,8 @@ func (m *Machine) Run(ctx context.Context, c wire.Command, stdout, stderr io.Wri
 	return m.run(ctx, c, stdout, stderr, func(int) {})
 }
 
-// Converse is Run for a command that reads what it is sent, and has to: with 64 kB unread, the guest
-// waits for it. The caller closes stdin afterwards, if a read from it blocks.
+// Converse is Run for a command with input. The command must read it: 64 kB unread stop the
+// guest. The caller closes stdin afterwards, if a read from it blocks.
 func (m *Machine) Converse(
 	ctx context.Context, c wire.Command, stdin io.Reader, stdout, stderr io.Writer,
 ) (int, error) {

@@ -340,7 +340,7 @@ func TestLimitOfAGuestThatHangs(t *testing.T) {
 	program := need(t)
 	t.Parallel()
 	runtime.LockOSThread() // vm run ends with the thread that started it
-	cmd := exec.Command(program, "run", "-limit", "2m", "--", program, "exec", "sh", "-c", "echo up; exec sleep 1000")
+	cmd := exec.Command(program, "run", "-limit", "3m", "--", program, "exec", "sh", "-c", "echo up; exec sleep 1000")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -355,7 +355,7 @@ func TestLimitOfAGuestThatHangs(t *testing.T) {
 		t.Fatalf("the program ended before its machine was up: %v", err)
 	}
 	hang(t, cmd.Process.Pid, nil)
-	if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "the machine ran for 2m0s") {
+	if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "the machine ran for 3m0s") {
 		t.Errorf("error %v, and it said %q", err, &said)
 	}
 }

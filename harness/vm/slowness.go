@@ -104,6 +104,9 @@ func (m *Machine) Slowness(ctx context.Context, program string) (float64, error)
 	if err != nil {
 		return 0, err
 	}
+	if here.Compute <= 0 || here.Spawn <= 0 {
+		return 0, fmt.Errorf("measure the host: its processor time is too coarse: %+v", here)
+	}
 	var out, said bytes.Buffer
 	status, err := m.Run(ctx, wire.Command{Args: []string{program, MeasureArg}}, &out, &said)
 	if err != nil {

@@ -9,6 +9,7 @@ package pace
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"time"
@@ -24,7 +25,7 @@ func Slowness() float64 {
 		return 1
 	}
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f >= 1) {
+	if err != nil || !(f >= 1) || math.IsInf(f, 1) {
 		panic(fmt.Sprintf("%s=%q: want a number that is at least 1", Env, text))
 	}
 	return f

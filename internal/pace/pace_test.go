@@ -18,7 +18,7 @@ func TestScale(t *testing.T) {
 }
 
 func TestSlownessIsAtLeastOne(t *testing.T) {
-	for _, bad := range []string{"fast", "0.5", "NaN", "-3"} {
+	for _, bad := range []string{"fast", "0.5", "NaN", "-3", "+Inf"} {
 		t.Setenv(pace.Env, bad)
 		func() {
 			defer func() {

@@ -111,7 +111,7 @@ func (w *World) Until(within time.Duration, cond func() error) error {
 		select {
 		case <-time.After(max(lookEvery, time.Since(began))):
 		case <-ctx.Done():
-			return err
+			return cond() // the rest may have been long
 		}
 	}
 }

@@ -133,29 +133,56 @@ func joinCgroup(dir string) error {
 }
 
 // reapCgroups waits for the end of its input, which comes with the end of the test, and
-// then removes the cgroups of that name. It retries while their processes are ending.
+// then removes the cgroups of that name. In version 2 it gives back the controllers that the test
+// has handed out at the top: all but those that it is told.
 func reapCgroups(in io.Reader, args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return errors.New("usage: NAME")
+	if len(args) != 2 || args[0] == "" {
+		return errors.New("usage: NAME CONTROLLERS")
 	}
-	_, _ = io.Copy(io.Discard, in) // a broken pipe ends the test, too
 	all, err := hostHierarchies()
 	if err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		var left error
-		for _, h := range all {
-			left = errors.Join(left, removeCgroup(filepath.Join(h.Path, args[0])))
+	_, _ = io.Copy(io.Discard, in) // a broken pipe ends the test, too
+	for _, h := range all {
+		err = errors.Join(err, removeCgroup(filepath.Join(h.Path, args[0])))
+		if h.v2() {
+			giveBack(h.Path, strings.Fields(args[1]))
 		}
-		if left == nil || time.Now().After(deadline) {
-			return left
+	}
+	return err
+}
+
+// handedOut returns the controllers that the top of a hierarchy of version 2 hands to its children.
+func (h hierarchy) handedOut() string {
+	if !h.v2() {
+		return ""
+	}
+	text, _ := os.ReadFile(filepath.Join(h.Path, "cgroup.subtree_control"))
+	return string(text)
+}
+
+// giveBack takes all controllers from the children of a cgroup except some. Another program may use one
+// by now, which keeps it.
+func giveBack(dir string, keep []string) {
+	for _, c := range strings.Fields(hierarchy{Path: dir}.handedOut()) {
+		if !slices.Contains(keep, c) {
+			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("-"+c), 0o644)
 		}
 	}
 }
 
-// removeCgroup removes a cgroup and all within it.
+// removeCgroup removes a cgroup and all within it. It retries while their processes are ending.
 func removeCgroup(dir string) error {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		err := tryRemoveCgroup(dir)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func tryRemoveCgroup(dir string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {

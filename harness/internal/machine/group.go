@@ -27,7 +27,11 @@ func NewGroup(name string) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.reaper = &exec.Cmd{Path: "/proc/self/exe", Args: []string{childReaper, g.name}, Stderr: os.Stderr,
+	var before string
+	for _, h := range g.hierarchies {
+		before += h.handedOut()
+	}
+	g.reaper = &exec.Cmd{Path: "/proc/self/exe", Args: []string{childReaper, g.name, before}, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	g.alive, err = g.reaper.StdinPipe()
 	if err != nil {

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +40,7 @@ type Machine struct {
 	place   place
 	ended   chan struct{}
 	in      io.WriteCloser
+	asking  sync.Mutex // of in
 
 	mu      sync.Mutex
 	last    int
@@ -107,11 +107,12 @@ func (m *Machine) plan() (string, error) {
 }
 
 // listen hands out the answers of the first process.
-func (m *Machine) listen(out io.Reader) {
+func (m *Machine) listen(out io.ReadCloser) {
 	answers := json.NewDecoder(out)
 	for {
 		var a answer
 		if err := answers.Decode(&a); err != nil {
+			_ = out.Close() // so that nothing waits to write more
 			m.place.wait()
 			close(m.ended)
 			return
@@ -133,8 +134,10 @@ func (m *Machine) ask(ctx context.Context, r request) (answer, error) {
 	m.last++
 	r.ID = m.last
 	m.waiting[r.ID] = reply
-	err := json.NewEncoder(m.in).Encode(r)
 	m.mu.Unlock()
+	m.asking.Lock()
+	err := json.NewEncoder(m.in).Encode(r)
+	m.asking.Unlock()
 	if err != nil {
 		return answer{}, fmt.Errorf("%s: %w", m.options.Name, err)
 	}
@@ -191,7 +194,10 @@ func (m *Machine) LogTail(daemon string) string {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		text, err := m.Run(ctx, "tail", "--bytes=4000", filepath.Join(logDir, file))
-		return cmp.Or(text, fmt.Sprint(err))
+		if err != nil {
+			return err.Error()
+		}
+		return text
 	}
 	text, err := os.ReadFile(filepath.Join(KeptPath(m.options.Disk, logDir), file))
 	if err != nil {

@@ -1,8 +1,12 @@
 package machine
 
 import (
+	"bufio"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -17,14 +21,17 @@ func TestMain(m *testing.M) {
 // TestMachine boots a machine twice and turns it off: its programs are in its cgroups and
 // namespaces, which end with it, and its disk stays. The kernel of make test-vm has cgroups of version 2 alone.
 func TestMachine(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("machines need root: cgroups are not for other users")
-	}
 	dir, err := os.MkdirTemp("/dev/shm", "machine") // no overlay, as the disk must not be one
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := Missing(filepath.Join(dir, "check")); err != nil {
+		t.Skip("a machine ", err)
+	}
+	if _, err := exec.LookPath("pgrep"); err != nil {
+		t.Skip("pgrep is missing: as root: apt-get install procps")
+	}
 	group, err := NewGroup("flannel-machine-test")
 	if err != nil {
 		t.Fatal(err)
@@ -104,4 +111,67 @@ func checkCgroups(t *testing.T, m *Machine, group *Group) {
 			t.Fatal("a killed daemon still runs")
 		}
 	}
+}
+
+// stuck is a place whose first process stops reading after one request.
+type stuck struct {
+	out *io.PipeWriter
+	got chan string // the request
+}
+
+func (s *stuck) start(string, *os.File) (streams, error) {
+	requests, in := io.Pipe()
+	go func() {
+		line, _ := bufio.NewReaderSize(requests, 16).ReadString('\n')
+		s.got <- line
+	}()
+	var std streams
+	std.in = in
+	std.out, s.out = io.Pipe()
+	return std, nil
+}
+
+func (s *stuck) wait()       {}
+func (s *stuck) kill() error { return s.out.Close() }
+func (s *stuck) pid() int    { return 0 }
+
+// TestAnswersPassAStuckRequest checks that an answer arrives while another request waits to be read, and that
+// text which is no answer ends the machine.
+func TestAnswersPassAStuckRequest(t *testing.T) {
+	s := &stuck{got: make(chan string, 1)}
+	m := &Machine{place: s, ended: make(chan struct{}), waiting: map[int]chan answer{}}
+	std, _ := s.start("", nil)
+	m.in = std.in
+	t.Cleanup(func() { _ = std.in.Close() })
+	go m.listen(std.out)
+	first := make(chan error, 1)
+	go func() {
+		_, err := m.Run(t.Context(), "true")
+		first <- err
+	}()
+	<-s.got
+	go func() { _, _ = m.Run(t.Context(), "true") }() // waits to be read
+	for m.pending() != 2 {
+		runtime.Gosched()
+	}
+	if _, err := io.WriteString(s.out, `{"ID":1}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if _, err := io.WriteString(s.out, "no answer\n"); err == nil {
+		_, err = io.WriteString(s.out, strings.Repeat("more\n", 100))
+		if err == nil {
+			t.Error("the first process may still write")
+		}
+	}
+	<-m.ended
+}
+
+// pending returns how many requests have no answer.
+func (m *Machine) pending() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.waiting)
 }

@@ -31,7 +31,7 @@ type place interface {
 // streams are the input and the output of the first process.
 type streams struct {
 	in  io.WriteCloser
-	out io.Reader
+	out io.ReadCloser
 }
 
 // namespaces are a part of this system.
@@ -89,15 +89,17 @@ func (e *emulated) start(plan string, log *os.File) (streams, error) {
 	if err != nil {
 		return streams{}, err
 	}
-	stdin, in := io.Pipe()
+	stdin, in, err := os.Pipe() // which takes what a guest that hangs does not read
+	if err != nil {
+		return streams{}, errors.Join(err, messages.Close())
+	}
 	out, stdout := io.Pipe()
 	go func() {
 		defer messages.Close()
 		c := wire.Command{Args: []string{"bash", "-c", inGuest, self, plan}, Env: os.Environ()}
 		status, err := e.guest.Converse(context.Background(), c, stdin, stdout, messages)
 		_, _ = fmt.Fprintf(messages, "the first process ended: status %d, %v\n", status, err)
-		_ = stdin.CloseWithError(io.ErrClosedPipe)
-		_ = stdout.Close()
+		_, _ = stdin.Close(), stdout.Close()
 	}()
 	return streams{in, out}, nil
 }

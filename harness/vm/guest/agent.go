@@ -71,9 +71,7 @@ func serve() error {
 				return err
 			}
 		case m.Start != nil:
-			if err := a.start(m.ID, m.Start); err != nil {
-				return err
-			}
+			a.start(m.ID, m.Start)
 		case m.Stdin != nil:
 			a.input(m.ID, m.Stdin)
 		case m.Signal != 0:
@@ -107,14 +105,15 @@ func openPort() (*os.File, error) {
 }
 
 // start starts a command. Its input waits in a pipe until it reads.
-func (a *agent) start(id int, c *wire.Command) error {
+func (a *agent) start(id int, c *wire.Command) {
 	if !c.Input {
 		go a.run(id, c, nil)
-		return nil
+		return
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("make a pipe for the input of %q: %w", c.Args, err)
+		a.report(id, wire.End{Status: 127, Reason: fmt.Sprintf("make a pipe for its input: %v", err)})
+		return
 	}
 	a.mu.Lock()
 	a.inputs[id] = write
@@ -126,10 +125,9 @@ func (a *agent) start(id int, c *wire.Command) error {
 		a.mu.Unlock()
 		_, _ = read.Close(), write.Close() // nothing was buffered
 	}()
-	return nil
 }
 
-// input passes on what a command reads.
+// input writes text to a command's input.
 func (a *agent) input(id int, text []byte) {
 	a.mu.Lock()
 	to := a.inputs[id]
@@ -141,6 +139,11 @@ func (a *agent) input(id int, text []byte) {
 func (a *agent) run(id int, c *wire.Command, stdin *os.File) {
 	end := a.perform(id, c, stdin)
 	unix.Sync()
+	a.report(id, end)
+}
+
+// report tells the host how a command ended.
+func (a *agent) report(id int, end wire.End) {
 	if err := a.conn.Send(wire.Message{ID: id, End: &end}); err != nil {
 		fmt.Fprintln(os.Stderr, "guest:", err)
 	}

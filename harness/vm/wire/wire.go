@@ -14,7 +14,7 @@ type Command struct {
 	Dir  string
 	Env  []string
 
-	Input bool // it reads what Stdin messages carry; otherwise its input is empty
+	Input bool // its input comes in Stdin messages; otherwise it is empty
 }
 
 // End says how a command ended.
