@@ -257,7 +257,10 @@ cluster: cluster-programs plugins bin/image bin/cluster.yml $(if $(EMULATED),bin
 	@$(if $(EMULATED),bin/vm kernel >/dev/null)
 	@exec bin/cluster -manifest '$(CLUSTER_MANIFEST)' $(if $(HOLD),-hold) $(if $(MODE),-proxy-mode $(MODE)) $(if $(FAMILY),-dual-stack) $(if $(EMULATED),-emulated 2)
 
+# A caller that names RESULTS closes with a run of its own.
 .PHONY: test-cluster
+test-cluster: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
+test-cluster: MORE = $(filter command,$(firstword $(origin RESULTS)))
 test-cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
 test-cluster: export FLANNEL_LAB_CLUSTER_MODE = $(MODE)
 test-cluster: export FLANNEL_LAB_CLUSTER_FAMILY = $(FAMILY)
@@ -267,8 +270,8 @@ test-cluster: export FLANNEL_LAB_CLUSTER_GUEST = $(if $(EMULATED),$(CURDIR)/bin/
 test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
 test-cluster: cluster-programs plugins bin/image $(WRONG_CLOCKS) bin/testsum $(if $(EMULATED),bin/vm) bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
 	@$(if $(EMULATED),bin/vm kernel >/dev/null)
-	@results=$$(mktemp -u); trap 'rm -f "$$results"' EXIT; \
-	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 90m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') $(if $(EMULATED),-ginkgo.label-filter 'any kernel')
+	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) \
+	CGO_ENABLED=0 bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- -vet=off -count=1 -timeout $(if $(EMULATED),90m,45m) ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') $(if $(EMULATED),-ginkgo.label-filter 'any kernel')
 
 # Outside of make test, as it builds all packages twice: the two builds have to be equal.
 .PHONY: test-packages

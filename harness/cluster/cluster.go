@@ -76,10 +76,13 @@ type Cluster struct {
 	tokens  map[string]string
 }
 
+// Missing reports what a cluster needs and this system lacks.
+func Missing() error { return machine.Missing(scratchDir) }
+
 // Start starts a cluster and waits until all nodes and their daemons of flannel are ready.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	if os.Geteuid() != 0 {
-		return nil, errors.New("a cluster needs root: cgroups and the runtime's mounts are not for other users")
+	if err := Missing(); err != nil {
+		return nil, fmt.Errorf("a cluster %w", err)
 	}
 	if o.Emulated >= o.Nodes {
 		return nil, errors.New("a cluster needs a node that is not emulated, for its control plane")

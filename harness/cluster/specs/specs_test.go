@@ -46,6 +46,9 @@ func TestCluster(t *testing.T) {
 	if os.Getenv(cluster.ProgramsEnv) == "" {
 		t.Skip("no programs of a whole cluster: make test-cluster builds them and runs this")
 	}
+	if err := cluster.Missing(); err != nil {
+		t.Skip("a whole cluster ", err)
+	}
 	suite.Run(t, "cluster")
 }
 

@@ -57,6 +57,7 @@ var _ = Describe("an upgrade", func() {
 			kubectl(ctx, "apply", "-f", file)
 			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 			awaitBackend(ctx, "wireguard")
+			expectKernelsWireGuard(ctx)
 			// The manifest of the former backend has no /dev/net/tun, which the daemons need until the change is over.
 			writeNetwork(ctx, former)
 			awaitBackend(ctx, from)
@@ -78,6 +79,19 @@ var _ = Describe("an upgrade", func() {
 			expectEveryPacket(ctx)
 		}, SpecTimeout(8*time.Minute))
 })
+
+// expectKernelsWireGuard checks that the daemon of an emulated node has left WireGuard to its kernel. The kernel of the
+// others may have none.
+func expectKernelsWireGuard(ctx context.Context) {
+	GinkgoHelper()
+	for _, n := range kube.Nodes {
+		if n.Emulated {
+			devices, err := n.Run(ctx, "ip", "-brief", "link", "show", "type", "wireguard")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(devices).To(ContainSubstring("flannel-wg"), n.Name)
+		}
+	}
+}
 
 // wireguardManifest returns the manifest for wireguard, and the present backend, from which a change leads there.
 func wireguardManifest(ctx context.Context) (file, from string) {
