@@ -3,8 +3,8 @@ package cni
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -23,9 +23,11 @@ type conf struct {
 	Name          string         `json:"name"`
 	SubnetFile    string         `json:"subnetFile"`
 	DataDir       string         `json:"dataDir"`
-	Delegate      map[string]any `json:"delegate"`
-	IPAM          map[string]any `json:"ipam"`
 	RuntimeConfig map[string]any `json:"runtimeConfig"`
+
+	// Only a new attachment needs these. A mistake in them must not keep pods from being detached.
+	Delegate json.RawMessage `json:"delegate"`
+	IPAM     json.RawMessage `json:"ipam"`
 
 	PrevResult map[string]any `json:"prevResult"`
 	Valid      attachments    `json:"cni.dev/valid-attachments"`
@@ -64,23 +66,44 @@ func parseConf(stdin []byte) (conf, error) {
 	}
 	c.SubnetFile = cmp.Or(c.SubnetFile, defaultSubnetFile)
 	c.DataDir = cmp.Or(c.DataDir, defaultDataDir)
-	if err := c.check(); err != nil {
-		return conf{}, types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "")
-	}
 	return c, nil
 }
 
-// check refuses members of delegate that this plugin sets itself.
-func (c conf) check() error {
-	if _, ok := c.Delegate["name"]; ok {
-		return errors.New("delegate has a member name: remove it, the network's name is used")
+// Check returns an error if no pod can be attached with a configuration of this plugin.
+func Check(text []byte) error {
+	c, err := parseConf(text)
+	if err == nil {
+		_, err = c.delegated(subnetEnv{})
 	}
-	if _, ok := c.Delegate["ipam"]; ok {
-		return errors.New("delegate has a member ipam: put it beside delegate, not inside")
+	return err
+}
+
+// member decodes a member that is an object, if it is given.
+func member(name string, text json.RawMessage) (map[string]any, error) {
+	var object map[string]any
+	if len(text) == 0 {
+		return nil, nil
 	}
-	if kind, ok := c.Delegate["type"]; ok {
+	if err := json.Unmarshal(text, &object); err != nil {
+		return nil, types.NewError(types.ErrDecodingFailure, "the configuration of plugin flannel", name+": "+err.Error())
+	}
+	return object, nil
+}
+
+// checkDelegate refuses members of delegate that this plugin sets itself.
+func checkDelegate(delegate map[string]any) error {
+	refuse := func(format string, args ...any) error {
+		return types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf(format, args...), "")
+	}
+	if _, ok := delegate["name"]; ok {
+		return refuse("delegate has a member name: remove it, the network's name is used")
+	}
+	if _, ok := delegate["ipam"]; ok {
+		return refuse("delegate has a member ipam: put it beside delegate, not inside")
+	}
+	if kind, ok := delegate["type"]; ok {
 		if name, ok := kind.(string); !ok || name == "" {
-			return fmt.Errorf("delegate.type is %v: want the name of a plugin", kind)
+			return refuse("delegate.type is %v: want the name of a plugin", kind)
 		}
 	}
 	return nil
@@ -89,32 +112,46 @@ func (c conf) check() error {
 // delegated returns the delegate's configuration: the member delegate, completed
 // from the subnet file.
 func (c conf) delegated(env subnetEnv) (map[string]any, error) {
-	d := map[string]any{"type": "bridge", "ipMasq": !env.ipMasq, "mtu": env.mtu}
-	for member, value := range c.Delegate {
-		d[member] = value
+	given, err := member("delegate", c.Delegate)
+	if err == nil {
+		err = checkDelegate(given)
 	}
+	if err != nil {
+		return nil, err
+	}
+	d := map[string]any{"type": "bridge", "ipMasq": !env.ipMasq, "mtu": env.mtu}
+	maps.Copy(d, given)
 	if _, ok := d["isGateway"]; !ok && d["type"] == "bridge" {
 		d["isGateway"] = true
 	}
 	d["name"] = c.Name
-	if c.CNIVersion != "" {
-		d["cniVersion"] = c.CNIVersion
-	}
+	c.speak(d)
 	if c.RuntimeConfig != nil {
 		d["runtimeConfig"] = c.RuntimeConfig
 	}
-	var err error
 	d["ipam"], err = c.ipam(env)
 	return d, err
+}
+
+// speak gives the delegate's configuration the version of the runtime's call, which is that of the
+// result that comes with it. It may not be the version of the ADD: nodes get other runtimes and plugins.
+func (c conf) speak(delegated map[string]any) {
+	if c.CNIVersion == "" {
+		delete(delegated, "cniVersion")
+		return
+	}
+	delegated["cniVersion"] = c.CNIVersion
 }
 
 // ipam returns the member ipam: addresses from the node's subnet, and routes to
 // the networks.
 func (c conf) ipam(env subnetEnv) (map[string]any, error) {
-	ipam := map[string]any{"type": "host-local"}
-	for member, value := range c.IPAM {
-		ipam[member] = value
+	given, err := member("ipam", c.IPAM)
+	if err != nil {
+		return nil, err
 	}
+	ipam := map[string]any{"type": "host-local"}
+	maps.Copy(ipam, given)
 	var ranges []any
 	routes, err := givenRoutes(ipam["routes"])
 	if err != nil {

@@ -77,8 +77,9 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 
 // clear prepares the delegate's bridge. If that fails, the delegate reports the fault.
 func (p Plugin) clear(c conf, delegated map[string]any) {
-	if p.Clear == nil || pluginOf(delegated) != "bridge" {
-		return
+	gateway := delegated["isGateway"] == true || delegated["isDefaultGateway"] == true
+	if p.Clear == nil || pluginOf(delegated) != "bridge" || !gateway {
+		return // the addresses of the bridge are not the delegate's
 	}
 	name, _ := delegated["bridge"].(string)
 	name = cmp.Or(name, "cni0")
@@ -115,9 +116,7 @@ func (p Plugin) check(args *skel.CmdArgs) error {
 		return types.NewError(types.ErrUnknownContainer, "container "+args.ContainerID+" was not added by this plugin",
 			"nothing is kept of it in "+c.DataDir)
 	}
-	if c.PrevResult != nil {
-		delegated["prevResult"] = c.PrevResult
-	}
+	c.repeat(delegated)
 	return p.delegate(invoke.DelegateCheck, "CHECK", delegated)
 }
 
@@ -131,26 +130,33 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 	delegated, path, err := a.kept()
 	if errors.Is(err, errDamaged) {
 		// The configuration equals the kept one, unless the node's subnet has
-		// changed since.
+		// changed since. Without a subnet file the runtime has to try again.
 		delegated, err = c.current()
 	}
 	if err != nil || delegated == nil {
 		return err
 	}
-	if c.PrevResult != nil {
-		delegated["prevResult"] = c.PrevResult
-	}
+	c.repeat(delegated)
 	if err := p.delegate(invoke.DelegateDel, "DEL", delegated); err != nil {
 		return err
 	}
 	return a.forget(path)
 }
 
+// repeat makes a kept configuration that of the present call.
+func (c conf) repeat(delegated map[string]any) {
+	c.speak(delegated)
+	if c.PrevResult != nil {
+		delegated["prevResult"] = c.PrevResult
+	}
+}
+
 // gc releases the leaked attachments by the delegate's DEL, each with its kept
 // configuration: the GC of the reference plugins leaves the addresses of host-local
-// reserved. The delegate's own GC follows.
+// reserved. The delegate's own GC follows. It alone needs a subnet file, which a node
+// that has just booted lacks.
 func (p Plugin) gc(args *skel.CmdArgs) error {
-	c, delegated, err := current(args)
+	c, err := parseConf(args.StdinData)
 	if err != nil {
 		return err
 	}
@@ -158,11 +164,31 @@ func (p Plugin) gc(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	err = c.forgetOthers(valid, func(a attachment, kept map[string]any) error {
+	released := c.forgetOthers(valid, func(a attachment, kept map[string]any) error {
+		c.speak(kept)
 		return p.delegate(p.delFor(a), "DEL", kept)
 	})
-	delegated["cni.dev/valid-attachments"] = valid
-	return errors.Join(err, p.delegate(invoke.DelegateGC, "GC", delegated))
+	delegated, err := c.current()
+	if err == nil {
+		delegated["cni.dev/valid-attachments"] = valid
+		err = p.delegate(invoke.DelegateGC, "GC", delegated)
+	}
+	return asOne(released, err)
+}
+
+// asOne makes one error of several, with the code of the first that has one. A runtime would see no
+// other one of them.
+func asOne(errs ...error) error {
+	all := errors.Join(errs...)
+	if all == nil {
+		return nil
+	}
+	code := types.ErrInternal
+	var e *types.Error
+	if errors.As(all, &e) {
+		code = e.Code
+	}
+	return types.NewError(code, all.Error(), "")
 }
 
 // delFor returns the delegate's DEL for an attachment that this process was not called

@@ -143,6 +143,92 @@ func TestDelegateAndIPAMAreCompleted(t *testing.T) {
 	}
 }
 
+// TestDelegateReadsTheCallsVersion checks that a pod whose ADD came from an older runtime is checked, detached and
+// collected in the version of the present one, in which libcni gives the result.
+func TestDelegateReadsTheCallsVersion(t *testing.T) {
+	for command, call := range map[string]func(Plugin, *skel.CmdArgs) error{
+		"CHECK": Plugin.check, "DEL": Plugin.del, "GC": Plugin.gc,
+	} {
+		b := newBench(t, both)
+		b.conf["cniVersion"] = "0.3.1"
+		if err := b.call(b.plugin().add); err != nil {
+			t.Fatal(err)
+		}
+		b.told()
+		b.conf["cniVersion"] = "1.1.0"
+		b.conf["cni.dev/valid-attachments"] = []any{}
+		if command != "GC" {
+			b.conf["prevResult"] = map[string]any{"cniVersion": "1.1.0", "ips": []any{map[string]any{"address": "10.5.72.2/24"}}}
+		}
+		if err := b.call(func(a *skel.CmdArgs) error { return call(b.plugin(), a) }); err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		_, text, _ := strings.Cut(b.told()[0], " {")
+		var told types.PluginConf
+		if err := json.Unmarshal([]byte("{"+text), &told); err != nil {
+			t.Fatal(err)
+		}
+		if err := version.ParsePrevResult(&told); err != nil || told.CNIVersion != "1.1.0" {
+			t.Errorf("%s: the delegate reads version %s, %v", command, told.CNIVersion, err)
+		}
+	}
+}
+
+// TestMistakesKeepNoPodAttached checks that pods are detached although the present configuration
+// attaches none.
+func TestMistakesKeepNoPodAttached(t *testing.T) {
+	for _, c := range []struct {
+		member string
+		value  any
+	}{
+		{"delegate", map[string]any{"ipam": map[string]any{"type": "host-local"}}},
+		{"delegate", []any{}},
+		{"ipam", map[string]any{"routes": 1}},
+		{"ipam", "host-local"},
+		{"subnetFile", "/does/not/exist"},
+	} {
+		b := newBench(t, both)
+		for _, pod := range []string{"detached", "collected"} {
+			if err := b.as("cbr0", pod, "eth0").call(b.plugin().add); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.told()
+		b.conf[c.member] = c.value
+		b.conf["cni.dev/valid-attachments"] = []any{}
+		if err := b.as("cbr0", "detached", "eth0").call(b.plugin().del); err != nil {
+			t.Errorf("%s is %v: DEL: %v", c.member, c.value, err)
+		}
+		if err := b.call(b.plugin().gc); err == nil {
+			t.Errorf("%s is %v: GC tells nothing of it", c.member, c.value)
+		}
+		left, err := os.ReadDir(filepath.Join(b.dir, "data/.cbr0"))
+		if len(b.told()) != 2 || len(left) != 0 || err != nil {
+			t.Errorf("%s is %v: still kept: %v, %v", c.member, c.value, left, err)
+		}
+	}
+}
+
+// TestGCPassesUnfinishedFiles checks that a file which a crash left half-way does no harm.
+func TestGCPassesUnfinishedFiles(t *testing.T) {
+	b := newBench(t, both)
+	if err := b.call(b.plugin().add); err != nil {
+		t.Fatal(err)
+	}
+	b.told()
+	own := filepath.Join(b.dir, "data/.cbr0")
+	if err := os.WriteFile(filepath.Join(own, ".c2:eth03920481094380"), []byte(wantBridge), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.conf["cni.dev/valid-attachments"] = []any{map[string]any{"containerID": "c1", "ifname": "eth0"}}
+	if err := b.call(b.plugin().gc); err != nil {
+		t.Error(err)
+	}
+	if calls := b.told(); len(calls) != 1 || !strings.HasPrefix(calls[0], "bridge GC") {
+		t.Errorf("the delegate was called: %v", calls)
+	}
+}
+
 func TestDelWithDamagedFileUsesTheSubnetFile(t *testing.T) {
 	for _, damage := range []string{"", "{", "null", `{"name":"x"}`} {
 		b := newBench(t, both)
@@ -230,6 +316,8 @@ func TestAddClearsTheBridge(t *testing.T) {
 		{nil, []string{"cni0"}},
 		{map[string]any{"bridge": "pods0"}, []string{"pods0"}},
 		{map[string]any{"type": "ptp"}, nil},
+		{map[string]any{"bridge": "br0", "isGateway": false}, nil}, // its addresses are the host's
+		{map[string]any{"isGateway": false, "isDefaultGateway": true}, []string{"cni0"}},
 	} {
 		b := newBench(t, both)
 		b.conf["delegate"] = c.delegate
@@ -290,7 +378,7 @@ func TestErrors(t *testing.T) {
 		{"routes are no list", both, "ipam", map[string]any{"routes": 1}, Plugin.add, nil, types.ErrInvalidNetworkConfig,
 			"ipam.routes is not a list"},
 		{"no subnet file, STATUS", "", "", nil, Plugin.status, nil, types.ErrPluginNotAvailable, ""},
-		{"no subnet file, GC", "", "", nil, Plugin.gc, nil, types.ErrTryAgainLater, ""},
+		{"no subnet file, GC", "", "cni.dev/valid-attachments", nil, Plugin.gc, nil, types.ErrTryAgainLater, ""},
 		{"CHECK of an unknown container", both, "", nil, Plugin.check, nil, types.ErrUnknownContainer,
 			"container c1 was not added by this plugin"},
 		{"the delegate fails", both, "", nil, Plugin.add, types.NewError(types.ErrInvalidNetNS, "no netns", "x"),

@@ -52,7 +52,7 @@ func (a attachment) keep(text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(a.path()), 0o700); err != nil {
 		return types.NewError(types.ErrIOFailure, "make a directory in dataDir", err.Error())
 	}
-	if err := renameio.WriteFile(a.path(), text, 0o600); err != nil {
+	if err := renameio.WriteFile(a.path(), text, 0o600, renameio.WithTempDir(filepath.Dir(a.path()))); err != nil {
 		return types.NewError(types.ErrIOFailure, "keep the delegate's configuration", err.Error())
 	}
 	_, err := os.Stat(a.byContainer())
@@ -142,8 +142,8 @@ func (c conf) forgetAttachments(valid []types.GCAttachment, free release) error 
 		delegated, err := readKept(a.path())
 		if err == nil {
 			err = free(a, delegated)
-		} else if errors.Is(err, errDamaged) {
-			err = nil // nothing tells what to release
+		} else if errors.Is(err, errDamaged) || errors.Is(err, fs.ErrNotExist) {
+			err = nil // nothing tells what to release, or a DEL has just done so
 		}
 		if err == nil {
 			err = a.forget(a.path())
@@ -182,7 +182,7 @@ func (c conf) forgetContainers(valid []types.GCAttachment, free release) error {
 }
 
 // plainFiles lists the names of the plain files in a directory, which may be
-// missing.
+// missing. A name with a leading dot is of a file that was not written to its end.
 func plainFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -190,7 +190,7 @@ func plainFiles(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Type().IsRegular() {
+		if e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
 			names = append(names, e.Name())
 		}
 	}

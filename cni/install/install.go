@@ -13,7 +13,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/containernetworking/cni/pkg/utils"
+	"github.com/containernetworking/cni/pkg/version"
 	"github.com/google/renameio/v2"
+
+	"github.com/flanneld/flannel/cni"
 )
 
 // The names that the files get (interop 4.3).
@@ -92,8 +96,9 @@ func (f Files) read(ctx context.Context) (files []file, note string, err error) 
 // a runtime skips a broken file, or stops.
 func checkConf(text []byte) error {
 	var list struct {
-		Name    string
-		Plugins []struct{ Type string }
+		Name       string
+		CNIVersion string
+		Plugins    []json.RawMessage
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
 		return err
@@ -101,9 +106,24 @@ func checkConf(text []byte) error {
 	if list.Name == "" || len(list.Plugins) == 0 {
 		return errors.New("it needs a name and at least one plugin: see the CNI specification, section 1")
 	}
-	for i, p := range list.Plugins {
-		if p.Type == "" {
+	if err := utils.ValidateNetworkName(list.Name); err != nil {
+		return fmt.Errorf("the name %q: %s", list.Name, err.Msg)
+	}
+	if _, err := version.GreaterThan(list.CNIVersion, ""); err != nil {
+		return fmt.Errorf("cniVersion: %w", err)
+	}
+	for i, text := range list.Plugins {
+		var plugin struct{ Type string }
+		if err := json.Unmarshal(text, &plugin); err != nil {
+			return fmt.Errorf("plugin %d of the list: %w", i+1, err)
+		}
+		if plugin.Type == "" {
 			return fmt.Errorf("plugin %d of the list has no type", i+1)
+		}
+		if plugin.Type == PluginName {
+			if err := cni.Check(text); err != nil {
+				return fmt.Errorf("plugin %d of the list: %w", i+1, err)
+			}
 		}
 	}
 	return nil
