@@ -3,6 +3,7 @@ package specs_test
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -28,11 +29,11 @@ var _ = Describe("a node", func() {
 		expectNoLoss := traffic(ctx)
 		remove(ctx, n)
 		DeferCleanup(func(ctx context.Context) { kubectl(ctx, "delete", "nodes", "-l", "kubernetes.io/os=none") })
-		exhaust(ctx)
+		taken := exhaust(ctx)
 		Expect(n.Install(ctx)).To(Succeed())
 		Eventually(func() (string, error) { return flannelctl(ctx, n, "status; true") }).WithContext(ctx).
 			Should(ContainSubstring("has no pod CIDR yet"))
-		kubectl(ctx, "delete", "node", "phantom-0")
+		kubectl(ctx, "delete", "node", taken)
 		awaitNode(ctx, n)
 		expectNoLoss()
 	}, limit)
@@ -54,23 +55,30 @@ func awaitNode(ctx context.Context, n *cluster.Node) {
 	awaitPod(ctx, n)
 }
 
-// exhaust adds objects of nodes until the controller manager has no pod CIDR left for one.
-func exhaust(ctx context.Context) {
+// exhaust adds objects of nodes until the controller manager has no pod CIDR left for one, and returns the name of
+// one that has a pod CIDR. Those that have none go: they would wait for the next free one, too.
+func exhaust(ctx context.Context) string {
 	GinkgoHelper()
 	nodes := kube.Client.CoreV1().Nodes()
 	for i := range 256 {
 		_, err := nodes.Create(ctx, phantom(nil, fmt.Sprintf("phantom-%d", i)), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	}
+	var with, without []string // of the added ones
 	Eventually(func(g Gomega) {
 		list, err := nodes.List(ctx, metav1.ListOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
-		taken := 0
+		with, without = nil, nil
 		for _, node := range list.Items {
-			if node.Spec.PodCIDR != "" {
-				taken++
+			switch {
+			case node.Spec.PodCIDR == "":
+				without = append(without, node.Name)
+			case strings.HasPrefix(node.Name, "phantom-"):
+				with = append(with, node.Name)
 			}
 		}
-		g.Expect(taken).To(Equal(256))
+		g.Expect(len(list.Items) - len(without)).To(Equal(256))
 	}).WithContext(ctx).Should(Succeed())
+	kubectl(ctx, append([]string{"delete", "node"}, without...)...)
+	return with[0]
 }
