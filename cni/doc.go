@@ -8,12 +8,16 @@
 //	ADD     make the delegate's configuration from the subnet file, keep it below
 //	        dataDir, take the addresses of former subnets off the delegate's bridge
 //	        if there is no pod on it, call the delegate's ADD, return its result
-//	CHECK   call the delegate's CHECK with the kept configuration
+//	CHECK   call the delegate's CHECK with the kept configuration, in the version of this
+//	        call
 //	DEL     call the delegate's DEL with the kept configuration, then remove it. The
 //	        subnet file may have changed or gone since the ADD
 //	GC      for each of this network's attachments that is gone, call the delegate's DEL with
-//	        the kept configuration, then remove it; call the delegate's GC
+//	        the kept configuration, then remove it; call the delegate's GC, which needs the
+//	        subnet file
 //	STATUS  check that the subnet file is complete and the delegate is able to work
+//
+// A mistake in the members delegate or ipam fails what attaches pods, and nothing that detaches them.
 //
 // The package knows the subnet file and the plugin protocol. It knows no kernel, except
 // in package bridge below, and talks to no daemon.

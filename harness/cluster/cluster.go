@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -225,21 +224,6 @@ func (c *Cluster) plug(n *Node) error {
 		return fmt.Errorf("plug %s: %w", n.Name, err)
 	}
 	return nil
-}
-
-// address gives a node its addresses on the underlay.
-func (n *Node) address(ctx context.Context) error {
-	script := []string{"ip link set lo up", "ip link set eth0 up", "ip addr add " + n.Addr.String() + "/24 dev eth0",
-		"ip route add default via " + underlayHost(testHost).Addr().String()}
-	if n.Addr6.IsValid() {
-		script = append(script, "ip addr add "+n.Addr6.String()+"/64 dev eth0 nodad",
-			"ip route add default via "+underlayHost6(testHost).Addr().String())
-	}
-	if n.Emulated {
-		script = append(script, "modprobe br_netfilter") // as every guide for nodes says
-	}
-	_, err := n.Run(ctx, "sh", "-ec", strings.Join(script, "\n"))
-	return err
 }
 
 // startNode boots a node and starts containerd on it with all images.

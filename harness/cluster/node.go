@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 
@@ -76,7 +77,22 @@ func (n *Node) boot(ctx context.Context) error {
 			return err
 		}
 	}
-	return n.address(ctx)
+	return n.setAddresses(ctx)
+}
+
+// setAddresses gives a booted node its addresses on the underlay.
+func (n *Node) setAddresses(ctx context.Context) error {
+	script := []string{"ip link set lo up", "ip link set eth0 up", "ip addr add " + n.Addr.String() + "/24 dev eth0",
+		"ip route add default via " + underlayHost(testHost).Addr().String()}
+	if n.Addr6.IsValid() {
+		script = append(script, "ip addr add "+n.Addr6.String()+"/64 dev eth0 nodad",
+			"ip route add default via "+underlayHost6(testHost).Addr().String())
+	}
+	if n.Emulated {
+		script = append(script, "modprobe br_netfilter") // as every guide for nodes says
+	}
+	_, err := n.Run(ctx, "sh", "-ec", strings.Join(script, "\n"))
+	return err
 }
 
 // guestMemory is that of an emulated node in MiB, which holds its disk, too.

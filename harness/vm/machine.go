@@ -23,11 +23,11 @@ import (
 // Options describe a machine.
 type Options struct {
 	Kernel   Kernel
-	Guest    string   // a static program that calls guest.Main first
-	Writable []string // folders of the host that commands may change, as absolute paths
-	CPUs     int      // 1 by default: see docs/vm.md
-	Memory   int      // MiB; 2048 by default
-	Networks []Network
+	Guest    string    // a static program that calls guest.Main first
+	Writable []string  // folders of the host that commands may change, as absolute paths
+	CPUs     int       // 1 by default: see docs/vm.md
+	Memory   int       // MiB; 2048 by default
+	Networks []Network // its devices besides loopback
 
 	// Silence is how long the guest may fail to answer before the machine is
 	// killed; 3 minutes by default.

@@ -147,7 +147,7 @@ func reapCgroups(in io.Reader, args []string) error {
 	for _, h := range all {
 		err = errors.Join(err, removeCgroup(filepath.Join(h.Path, args[0])))
 		if h.v2() {
-			giveBack(h.Path, strings.Fields(args[1]))
+			h.giveBack(strings.Fields(args[1]))
 		}
 	}
 	return err
@@ -162,12 +162,12 @@ func (h hierarchy) handedOut() string {
 	return string(text)
 }
 
-// giveBack takes all controllers from the children of a cgroup except some. Another program may use one
-// by now, which keeps it.
-func giveBack(dir string, keep []string) {
-	for _, c := range strings.Fields(hierarchy{Path: dir}.handedOut()) {
+// giveBack takes all controllers from the children of the top except some. The kernel refuses one that
+// another program uses by now.
+func (h hierarchy) giveBack(keep []string) {
+	for _, c := range strings.Fields(h.handedOut()) {
 		if !slices.Contains(keep, c) {
-			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("-"+c), 0o644)
+			_ = os.WriteFile(filepath.Join(h.Path, "cgroup.subtree_control"), []byte("-"+c), 0o644)
 		}
 	}
 }

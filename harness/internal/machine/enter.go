@@ -137,7 +137,7 @@ func (p plan) mountFiles() error {
 	}
 	binds := map[string]string{self: SelfPath}
 	for _, dir := range append(p.Kept[:len(p.Kept):len(p.Kept)], logDir) {
-		source := KeptPath(p.Disk, dir)
+		source := keptPath(p.Disk, dir)
 		if err := os.MkdirAll(source, 0o755); err != nil {
 			return err
 		}
@@ -195,8 +195,8 @@ func (p plan) forward() error {
 	return nil
 }
 
-// KeptPath returns where a disk has a folder that Options.Kept names.
-func KeptPath(disk, dir string) string { return filepath.Join(disk, "kept", dir) }
+// keptPath returns where a disk has a folder that Options.Kept names.
+func keptPath(disk, dir string) string { return filepath.Join(disk, "kept", dir) }
 
 // mount mounts a file system on a folder, which it makes first.
 func mount(source, target, kind string, flags uintptr, data string) error {

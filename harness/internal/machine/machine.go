@@ -178,7 +178,7 @@ func (m *Machine) Kill(ctx context.Context, daemon string) error {
 	return err
 }
 
-// PowerOff ends all processes of the machine at once. Its disk stays.
+// PowerOff ends all processes of the machine at once. Its disk stays, except in a guest.
 func (m *Machine) PowerOff() error {
 	if err := m.place.kill(); err != nil {
 		return fmt.Errorf("power off %s: %w", m.options.Name, err)
@@ -187,21 +187,13 @@ func (m *Machine) PowerOff() error {
 	return nil
 }
 
-// LogTail returns the end of the log of a daemon.
+// LogTail returns the end of the log of a daemon, or why it cannot be read, as when the machine is off.
 func (m *Machine) LogTail(daemon string) string {
-	file := daemon + ".log"
-	if m.options.Guest != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		text, err := m.Run(ctx, "tail", "--bytes=4000", filepath.Join(logDir, file))
-		if err != nil {
-			return err.Error()
-		}
-		return text
-	}
-	text, err := os.ReadFile(filepath.Join(KeptPath(m.options.Disk, logDir), file))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	text, err := m.Run(ctx, "tail", "--bytes=4000", filepath.Join(logDir, daemon+".log"))
 	if err != nil {
 		return err.Error()
 	}
-	return string(text[max(0, len(text)-4000):])
+	return text
 }

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flanneld/flannel/harness"
 )
 
-// TestMain runs the parts of machines.
+// TestMain runs the parts of machines, and the tests in namespaces of their own, with which mounts end.
 func TestMain(m *testing.M) {
 	RunChild(Child(os.Args[0]))
-	os.Exit(m.Run())
+	harness.Main(m)
 }
 
 // TestMachine boots a machine twice and turns it off: its programs are in its cgroups and
