@@ -125,22 +125,14 @@ func (c conf) delegated(env subnetEnv) (map[string]any, error) {
 		d["isGateway"] = true
 	}
 	d["name"] = c.Name
-	c.speak(d)
+	if c.CNIVersion != "" {
+		d["cniVersion"] = c.CNIVersion
+	}
 	if c.RuntimeConfig != nil {
 		d["runtimeConfig"] = c.RuntimeConfig
 	}
 	d["ipam"], err = c.ipam(env)
 	return d, err
-}
-
-// speak gives the delegate's configuration the version of the runtime's call, which is that of the
-// result that comes with it. It may not be the version of the ADD: nodes get other runtimes and plugins.
-func (c conf) speak(delegated map[string]any) {
-	if c.CNIVersion == "" {
-		delete(delegated, "cniVersion")
-		return
-	}
-	delegated["cniVersion"] = c.CNIVersion
 }
 
 // ipam returns the member ipam: addresses from the node's subnet, and routes to

@@ -9,7 +9,7 @@
 //	        dataDir, take the addresses of former subnets off the delegate's bridge
 //	        if there is no pod on it, call the delegate's ADD, return its result
 //	CHECK   call the delegate's CHECK with the kept configuration, in the version of this
-//	        call
+//	        call's result
 //	DEL     call the delegate's DEL with the kept configuration, then remove it. The
 //	        subnet file may have changed or gone since the ADD
 //	GC      for each of this network's attachments that is gone, call the delegate's DEL with
@@ -17,7 +17,8 @@
 //	        subnet file
 //	STATUS  check that the subnet file is complete and the delegate is able to work
 //
-// A mistake in the members delegate or ipam fails what attaches pods, and nothing that detaches them.
+// A mistake in the members delegate or ipam fails what attaches pods. A pod is detached all the same, unless its kept
+// configuration is damaged.
 //
 // The package knows the subnet file and the plugin protocol. It knows no kernel, except
 // in package bridge below, and talks to no daemon.

@@ -143,11 +143,16 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 	return a.forget(path)
 }
 
-// repeat makes a kept configuration that of the present call.
+// repeat adds the present call's result to a kept configuration, and with it the call's version: a
+// delegate reads both in one version, and a node gets other runtimes and plugins. Without a result
+// the version of the ADD stays, which its delegate knows.
 func (c conf) repeat(delegated map[string]any) {
-	c.speak(delegated)
-	if c.PrevResult != nil {
-		delegated["prevResult"] = c.PrevResult
+	if c.PrevResult == nil {
+		return
+	}
+	delegated["prevResult"] = c.PrevResult
+	if c.CNIVersion != "" {
+		delegated["cniVersion"] = c.CNIVersion
 	}
 }
 
@@ -165,7 +170,6 @@ func (p Plugin) gc(args *skel.CmdArgs) error {
 		return err
 	}
 	released := c.forgetOthers(valid, func(a attachment, kept map[string]any) error {
-		c.speak(kept)
 		return p.delegate(p.delFor(a), "DEL", kept)
 	})
 	delegated, err := c.current()

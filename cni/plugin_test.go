@@ -143,33 +143,38 @@ func TestDelegateAndIPAMAreCompleted(t *testing.T) {
 	}
 }
 
-// TestDelegateReadsTheCallsVersion checks that a pod whose ADD came from an older runtime is checked, detached and
-// collected in the version of the present one, in which libcni gives the result.
-func TestDelegateReadsTheCallsVersion(t *testing.T) {
-	for command, call := range map[string]func(Plugin, *skel.CmdArgs) error{
-		"CHECK": Plugin.check, "DEL": Plugin.del, "GC": Plugin.gc,
+// TestVersionOfAFormerRuntime has a pod attached by an older runtime. Its delegate gets the present runtime's
+// version with a result, which libcni gives in that version, and otherwise the one of its ADD.
+func TestVersionOfAFormerRuntime(t *testing.T) {
+	result := map[string]any{"cniVersion": "1.1.0", "ips": []any{map[string]any{"address": "10.5.72.2/24"}}}
+	for _, c := range []struct {
+		name    string
+		call    func(Plugin, *skel.CmdArgs) error
+		result  map[string]any
+		version string // that the delegate reads
+	}{
+		{"CHECK", Plugin.check, result, "1.1.0"},
+		{"DEL", Plugin.del, result, "1.1.0"},
+		{"DEL without a result", Plugin.del, nil, "0.3.1"},
+		{"GC", Plugin.gc, nil, "0.3.1"},
 	} {
 		b := newBench(t, both)
 		b.conf["cniVersion"] = "0.3.1"
-		if err := b.call(b.plugin().add); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.call(b.plugin().add))
 		b.told()
 		b.conf["cniVersion"] = "1.1.0"
 		b.conf["cni.dev/valid-attachments"] = []any{}
-		if command != "GC" {
-			b.conf["prevResult"] = map[string]any{"cniVersion": "1.1.0", "ips": []any{map[string]any{"address": "10.5.72.2/24"}}}
+		if c.result != nil {
+			b.conf["prevResult"] = c.result
 		}
-		if err := b.call(func(a *skel.CmdArgs) error { return call(b.plugin(), a) }); err != nil {
-			t.Fatalf("%s: %v", command, err)
-		}
+		b.must(b.call(func(a *skel.CmdArgs) error { return c.call(b.plugin(), a) }))
 		_, text, _ := strings.Cut(b.told()[0], " {")
 		var told types.PluginConf
 		if err := json.Unmarshal([]byte("{"+text), &told); err != nil {
 			t.Fatal(err)
 		}
-		if err := version.ParsePrevResult(&told); err != nil || told.CNIVersion != "1.1.0" {
-			t.Errorf("%s: the delegate reads version %s, %v", command, told.CNIVersion, err)
+		if err := version.ParsePrevResult(&told); err != nil || told.CNIVersion != c.version {
+			t.Errorf("%s: the delegate reads version %s, want %s: %v", c.name, told.CNIVersion, c.version, err)
 		}
 	}
 }
@@ -343,8 +348,10 @@ func TestGCKeepsWhatItCouldNotRelease(t *testing.T) {
 	b.conf["cni.dev/valid-attachments"] = []any{}
 	b.must(b.as("cbr0", "gone", "eth0").call(b.plugin().add))
 	b.exec.err = errors.New("the address file is locked")
-	if err := b.as("cbr0", "", "").call(b.plugin().gc); err == nil || !strings.Contains(err.Error(), "bridge, DEL") {
-		t.Errorf("GC: %v, want the failed DEL named", err)
+	err := b.as("cbr0", "", "").call(b.plugin().gc)
+	var told *types.Error // the one that a runtime sees
+	if !errors.As(err, &told) || !strings.Contains(told.Msg, "bridge, DEL") || !strings.Contains(told.Msg, "bridge, GC") {
+		t.Errorf("GC: %v, want one error that names the failed DEL and GC", err)
 	}
 	if diff := cmp.Diff([]string{".cbr0/gone:eth0", "gone -> .cbr0/gone:eth0"}, b.files()); diff != "" {
 		t.Error(diff)

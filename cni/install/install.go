@@ -12,6 +12,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
@@ -109,8 +111,8 @@ func checkConf(text []byte) error {
 	if err := utils.ValidateNetworkName(list.Name); err != nil {
 		return fmt.Errorf("the name %q: %s", list.Name, err.Msg)
 	}
-	if _, err := version.GreaterThan(list.CNIVersion, ""); err != nil {
-		return fmt.Errorf("cniVersion: %w", err)
+	if v := list.CNIVersion; v != "" && !slices.Contains(version.All.SupportedVersions(), v) {
+		return fmt.Errorf("cniVersion %s: want one of %s", v, strings.Join(version.All.SupportedVersions(), ", "))
 	}
 	for i, text := range list.Plugins {
 		var plugin struct{ Type string }

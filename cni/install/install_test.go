@@ -66,7 +66,7 @@ func TestBadConfInstallsNothing(t *testing.T) {
 		`{"name":"x","plugins":[{}]}`:      "plugin 1 of the list has no type",
 		`{"name":"x","plugins":[7]}`:       "plugin 1 of the list: json: ",
 		`{"name":"my net","plugins":[{"type":"flannel"}]}`:                    `the name "my net": `,
-		`{"name":"x","cniVersion":"v1","plugins":[{"type":"flannel"}]}`:       "cniVersion: ",
+		`{"name":"x","cniVersion":"v1","plugins":[{"type":"flannel"}]}`:       "cniVersion v1: want one of ",
 		`{"name":"x","plugins":[{"type":"flannel","delegate":{"ipam":{}}}]}`:  "delegate has a member ipam",
 		`{"name":"x","plugins":[{"type":"flannel","delegate":[]}]}`:           "plugin 1 of the list: the configuration",
 		`{"name":"x","plugins":[{"type":"flannel","ipam":{"routes":"all"}}]}`: "ipam.routes is not a list",

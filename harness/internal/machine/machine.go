@@ -187,13 +187,21 @@ func (m *Machine) PowerOff() error {
 	return nil
 }
 
-// LogTail returns the end of the log of a daemon, or why it cannot be read, as when the machine is off.
+// LogTail returns the end of the log of a daemon. Only that in a guest needs the machine to run.
 func (m *Machine) LogTail(daemon string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	text, err := m.Run(ctx, "tail", "--bytes=4000", filepath.Join(logDir, daemon+".log"))
+	file := daemon + ".log"
+	if m.options.Guest != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		text, err := m.Run(ctx, "tail", "--bytes=4000", filepath.Join(logDir, file))
+		if err != nil {
+			return err.Error()
+		}
+		return text
+	}
+	text, err := os.ReadFile(filepath.Join(keptPath(m.options.Disk, logDir), file))
 	if err != nil {
 		return err.Error()
 	}
-	return text
+	return string(text[max(0, len(text)-4000):])
 }
