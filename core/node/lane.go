@@ -364,7 +364,7 @@ func (n *Node) stopLane(l *lane) {
 func (n *Node) finishedPlan(l *lane, applied Applied) {
 	recovers := len(l.failures) > 0
 	l.failures = nil
-	var done, tried []dataplane.Op // tried are the ops to log: without failures that the part ignores
+	var undone, unsaid []int // indices in the plan
 	quiet, _ := l.part.(quieter)
 	misses, _ := l.part.(misser)
 	for i, err := range applied.Errs {
@@ -374,20 +374,21 @@ func (n *Node) finishedPlan(l *lane, applied Applied) {
 			misses.missed(op)
 		}
 		if err == nil || absent {
-			done = append(done, op)
-			if quiet == nil || !quiet.routine(op) {
-				tried = append(tried, op)
+			if quiet != nil && quiet.routine(op) {
+				unsaid = append(unsaid, i)
 			}
 			continue
 		}
+		undone = append(undone, i)
 		if failure := l.part.failed(op, err); failure != nil {
 			l.failures = append(l.failures, failure)
-			tried = append(tried, op)
+		} else { // the part ignores it
+			unsaid = append(unsaid, i)
 		}
 	}
-	n.countPlan(l, done)
-	if len(tried) > 0 {
-		n.reportPlan(l, tried)
+	n.countPlan(l, except(l.plan, undone))
+	if said := except(l.plan, unsaid); len(said) > 0 {
+		n.reportPlan(l, said)
 	}
 	l.busy, l.plan = false, nil
 	if l.retry && len(l.failures) == 0 {
@@ -401,6 +402,21 @@ func (n *Node) finishedPlan(l *lane, applied Applied) {
 		return
 	}
 	l.lookAt(n.now.Add(n.pause(l)), causeRetry)
+}
+
+// except returns the ops of a plan without those at some indices, in ascending order. A plan of
+// thousands of ops that all succeed is not copied.
+func except(plan []dataplane.Op, at []int) []dataplane.Op {
+	if len(at) == 0 {
+		return plan
+	}
+	rest := make([]dataplane.Op, 0, len(plan)-len(at))
+	from := 0
+	for _, i := range at {
+		rest = append(rest, plan[from:i]...)
+		from = i + 1
+	}
+	return append(rest, plan[from:]...)
 }
 
 // countPlan counts the plan under way, of which these ops succeeded.
