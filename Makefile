@@ -55,7 +55,7 @@ export FLANNEL_LAB_PLUGINS := $(CURDIR)/bin/cni
 # Not with go run, which reports the Ctrl-C that ends a demo as an error.
 .PHONY: demo
 demo: build ## three nodes in namespaces: ping all pods, break a device, watch it heal (HOLD=1 keeps it up)
-	@$(STATIC) -o bin/demo ./harness/cmd/demo
+	@$(STATIC) -tags grpcnotrace -o bin/demo ./harness/cmd/demo
 	@exec bin/demo $(if $(HOLD),-hold)
 
 .PHONY: scenario
@@ -88,26 +88,22 @@ bin/sim:
 
 ##@ Build
 
+# gRPC's page of traces, which nothing shows, and the embedded etcd look methods up by name; with
+# either the linker keeps every exported method of every type. So the daemon has neither, and goes on
+# as flanneld-etcd where it needs an etcd.
+PROGRAM_TAGS = grpcnotrace,no_embedded_etcd
+
 .PHONY: build
-build: ## bin/flanneld, bin/flannelctl and the CNI plugin bin/flannel-cni, static binaries
-	@$(STATIC) -o bin/ ./cmd/flanneld ./cmd/flannelctl ./cmd/flannel-cni
+build: ## bin/flanneld, bin/flanneld-etcd for --embed-etcd, bin/flannelctl and the CNI plugin bin/flannel-cni, static binaries
+	@$(STATIC) -tags $(PROGRAM_TAGS) -ldflags=-s -o bin/ ./cmd/flanneld ./cmd/flannelctl ./cmd/flannel-cni
+	@$(STATIC) -tags grpcnotrace -ldflags=-s -o bin/flanneld-etcd ./cmd/flanneld
 
-# The programs of the image, as deploy/Dockerfile builds them. gRPC's page of traces, which
-# nothing shows, and the embedded etcd look methods up by name; with either the linker keeps
-# every exported method of every type.
-IMAGE_TAGS = grpcnotrace,no_embedded_etcd
-
-.PHONY: bin/image
-bin/image:
-	@$(STATIC) -tags $(IMAGE_TAGS) -ldflags=-s -o $@/ ./cmd/flanneld ./cmd/flannel-cni
-	@ln -sf flanneld $@/flannelctl
-
-# The same with a clock that is an hour wrong.
+# The programs of the image with a clock that is an hour wrong.
 WRONG_CLOCKS = bin/clock/1h bin/clock/-1h
 
 .PHONY: $(WRONG_CLOCKS)
 $(WRONG_CLOCKS):
-	@CGO_ENABLED=0 hack/wrong-clock $(@F) -tags $(IMAGE_TAGS) -o $@/ ./cmd/flanneld ./cmd/flannel-cni
+	@CGO_ENABLED=0 hack/wrong-clock $(@F) -tags $(PROGRAM_TAGS) -o $@/ ./cmd/flanneld ./cmd/flannel-cni
 
 # flannel-cni under its installed name, beside the plugins that it works with.
 # Those come from a module of their own, as nothing else needs their versions.
@@ -220,7 +216,7 @@ test-kube: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-kube: export FLANNEL_LAB_APISERVER := $(CURDIR)/bin/kube-apiserver
 test-kube: export FLANNEL_LAB_PROXY := $(CURDIR)/bin/kube-proxy
 test-kube: export FLANNEL_LAB_MANIFESTS := $(CURDIR)/bin/manifests
-test-kube: build bin/image bin/manifests bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds, with the alert rules (FOCUS='words of a spec', API=v1.24.17 for another release of the API server)
+test-kube: build bin/manifests bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds, with the alert rules (FOCUS='words of a spec', API=v1.24.17 for another release of the API server)
 	@trap 'rm -f "$(RESULTS)"' EXIT; status=0; $(ASKED) \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/monitoring -- -count=1 ./... || status=$$?; \
@@ -252,7 +248,7 @@ bin/cluster-wireguard.yml:
 
 .PHONY: cluster
 cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
-cluster: cluster-programs plugins bin/image bin/cluster.yml $(if $(EMULATED),bin/vm) ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
+cluster: cluster-programs plugins bin/cluster.yml $(if $(EMULATED),bin/vm) ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
 	@$(STATIC) -o bin/cluster ./harness/cmd/cluster
 	@$(if $(EMULATED),bin/vm kernel >/dev/null)
 	@exec bin/cluster -manifest '$(CLUSTER_MANIFEST)' $(if $(HOLD),-hold) $(if $(MODE),-proxy-mode $(MODE)) $(if $(FAMILY),-dual-stack) $(if $(EMULATED),-emulated 2)
@@ -268,7 +264,7 @@ test-cluster: export FLANNEL_LAB_CLUSTER_NETPOL = $(NETPOL)
 test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
 test-cluster: export FLANNEL_LAB_CLUSTER_GUEST = $(if $(EMULATED),$(CURDIR)/bin/vm)
 test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
-test-cluster: cluster-programs plugins bin/image $(WRONG_CLOCKS) bin/testsum $(if $(EMULATED),bin/vm) bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
+test-cluster: cluster-programs plugins $(WRONG_CLOCKS) bin/testsum $(if $(EMULATED),bin/vm) bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
 	@$(if $(EMULATED),bin/vm kernel >/dev/null)
 	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) \
 	CGO_ENABLED=0 bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- -vet=off -count=1 -timeout $(if $(EMULATED),90m,45m) ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') $(if $(EMULATED),-ginkgo.label-filter 'any kernel')

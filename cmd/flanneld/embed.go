@@ -1,15 +1,45 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 
 	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/internal/daemonflags"
 )
+
+// startEtcd starts an etcd in this process. The context it returns ends when the
+// etcd does; end stops it. It is nil in a program without an etcd inside (build tag
+// no_embedded_etcd), which takes 5 MB less memory (docs/benchmarks.md).
+var startEtcd func(context.Context, *options) (_ context.Context, endpoints []string, end func(), err error)
+
+// withEtcd is the program with an etcd inside. It is installed beside the one without.
+const withEtcd = "flanneld-etcd"
+
+// ensureEtcd continues as the program with an etcd inside, if the flags need it and
+// this one has none: same process, arguments and environment.
+func (o *options) ensureEtcd() error {
+	if o.embedEtcd.dir == "" || startEtcd != nil {
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(filepath.Dir(self), withEtcd)
+	klog.Infof("continuing as %s, which has an etcd inside", program)
+	klog.Flush()
+	err = syscall.Exec(program, os.Args, os.Environ())
+	return fmt.Errorf("--embed-etcd: this flanneld has no etcd inside; the one that has does not start: %s: %w; "+
+		"install it there, or run an etcd and give its address to --etcd-endpoints", program, err)
+}
 
 // embeddedDied ends a run whose embedded etcd has ended.
 type embeddedDied struct{ err error }

@@ -16,8 +16,9 @@ import (
 	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
-// embedEtcd starts an etcd in this process. The context it returns ends when
-// the etcd does; end stops it.
+func init() { startEtcd = embedEtcd }
+
+// embedEtcd is [startEtcd].
 func embedEtcd(ctx context.Context, o *options) (_ context.Context, endpoints []string, end func(), err error) {
 	listen, err := o.embeddedURL()
 	if err != nil {

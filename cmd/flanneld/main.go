@@ -96,6 +96,9 @@ func start(ctx context.Context, o *options) node.Exit {
 	if err := o.check(); err != nil {
 		return failed(err)
 	}
+	if err := o.ensureEtcd(); err != nil {
+		return failed(err)
+	}
 	if o.servers.listen != "" {
 		return serve(ctx, o)
 	}

@@ -14,10 +14,12 @@ import (
 )
 
 // asFlanneld makes the test binary behave as the daemon, or, with the value
-// stubborn, as a daemon whose shutdown never ends.
+// stubborn, as a daemon whose shutdown never ends, or, with the value withoutEtcd,
+// as one that was built without an etcd.
 const (
-	asFlanneld = "TEST_BINARY_IS_FLANNELD"
-	stubborn   = "stubborn"
+	asFlanneld  = "TEST_BINARY_IS_FLANNELD"
+	stubborn    = "stubborn"
+	withoutEtcd = "without etcd"
 )
 
 func TestMain(m *testing.M) {
@@ -29,6 +31,9 @@ func TestMain(m *testing.M) {
 		fmt.Println("stopping")
 		time.Sleep(time.Hour)
 	} else if role != "" {
+		if role == withoutEtcd {
+			startEtcd = nil
+		}
 		main()
 	}
 	os.Exit(m.Run())

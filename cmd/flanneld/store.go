@@ -51,5 +51,5 @@ func (o *options) etcdEndpoints(ctx context.Context) (_ context.Context, endpoin
 	if o.embedEtcd.dir == "" {
 		return ctx, o.etcd.URLs(), func() {}, nil
 	}
-	return embedEtcd(ctx, o)
+	return startEtcd(ctx, o)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // programs are the files that differ between architectures.
-var programs = []string{"/usr/sbin/flanneld", "/usr/sbin/flannel-cni"}
+var programs = []string{"/usr/sbin/flanneld", "/usr/sbin/flanneld-etcd", "/usr/sbin/flannel-cni"}
 
 // unpacked returns a folder with the files of the .deb for an architecture.
 func unpacked(t *testing.T, arch string) string {
@@ -162,6 +162,7 @@ func TestArm64Runs(t *testing.T) {
 	for _, c := range []struct{ program, arg, env, says string }{
 		{"usr/sbin/flanneld", "--version", "", ""},
 		{"usr/sbin/flanneld", "--help", "", "--iface"},
+		{"usr/sbin/flanneld-etcd", "--version", "", ""},
 		{"usr/sbin/flannelctl", "--help", "", "flannelctl"},
 		{"usr/lib/cni/flannel", "", "CNI_COMMAND=VERSION", `"supportedVersions"`},
 	} {

@@ -84,6 +84,7 @@ func TestReproducible(t *testing.T) {
 // look for them.
 var modes = map[string]string{
 	"/usr/sbin/flanneld":                                      "-rwxr-xr-x",
+	"/usr/sbin/flanneld-etcd":                                 "-rwxr-xr-x",
 	"/usr/sbin/flannelctl -> flanneld":                        "l",
 	"/usr/sbin/flannel-cni":                                   "-rwxr-xr-x",
 	"/usr/libexec/flannel/mk-docker-opts.sh":                  "-rwxr-xr-x",

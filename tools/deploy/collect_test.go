@@ -89,7 +89,7 @@ func TestImageMakesTheRules(t *testing.T) {
 func TestImageIsSmall(t *testing.T) {
 	size := int64(0)
 	for _, program := range []string{"flanneld", "flannel-cni"} {
-		info, err := os.Stat(programs(t) + program)
+		info, err := os.Stat(programs + program)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,45 +3,45 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// programs returns the folder with the programs of the image.
-func programs(t *testing.T) string {
-	t.Helper()
-	const folder = "../../bin/image/"
-	if _, err := os.Stat(folder); err != nil {
-		t.Skip("make bin/image makes the programs of the image")
-	}
-	return folder
-}
+// programs is the folder with the programs of the image.
+const programs = "../../bin/"
 
-// The image has flanneld under two names, and an etcd under none.
-func TestProgramsOfTheImage(t *testing.T) {
+// flanneld goes on as the program with an etcd inside, which the image lacks.
+func TestEtcdInside(t *testing.T) {
+	data, err := os.ReadFile(programs + "flanneld")
+	if err != nil {
+		t.Skip("make build makes the programs")
+	}
+	alone := filepath.Join(t.TempDir(), "flanneld")
+	if err := os.WriteFile(alone, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
-		command []string
-		status  int
-		says    string
+		program, says string
 	}{
-		{[]string{"flanneld", "--help"}, 0, "--kube-subnet-mgr"},
-		{[]string{"flannelctl", "--help"}, 0, "Usage:\n  flannelctl"},
-		{[]string{"flanneld", "--embed-etcd=" + t.TempDir()}, 1, "--embed-etcd: this flanneld was built without an etcd"},
+		{alone, "exit status 1: --embed-etcd: this flanneld has no etcd inside"},
+		{programs + "flanneld", "exit status 1: --net-config-path: open /nonexistent"}, // read after the etcd has started
 	} {
-		cmd := exec.Command(programs(t)+c.command[0], c.command[1:]...)
+		cmd := exec.Command(c.program, "--embed-etcd="+t.TempDir(), "--etcd-endpoints=http://127.0.0.1:0",
+			"--net-config-path=/nonexistent")
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
 			t.Fatal(err)
 		}
-		if status := cmd.ProcessState.ExitCode(); status != c.status || !strings.Contains(string(out), c.says) {
-			t.Errorf("%q: status %d, want %d and %q in\n%s", c.command, status, c.status, c.says, out)
+		if status := cmd.ProcessState.ExitCode(); status != 1 || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s: status %d, want 1 and %q in\n%s", c.program, status, c.says, out)
 		}
 	}
 }
 
-// The Makefile builds the programs with the tags of the Dockerfile.
-func TestProgramsHaveTheTagsOfTheImage(t *testing.T) {
+// The programs of make build, of the packages and of the image have the same tags.
+func TestProgramsHaveTheSameTags(t *testing.T) {
 	tags := func(file, pattern string) string {
 		t.Helper()
 		text, err := os.ReadFile("../../" + file)
@@ -54,8 +54,10 @@ func TestProgramsHaveTheTagsOfTheImage(t *testing.T) {
 		}
 		return string(found[1])
 	}
-	got, want := tags("Makefile", `(?m)^IMAGE_TAGS = (\S+)$`), tags("deploy/Dockerfile", ` -tags (\S+) `)
-	if got != want {
-		t.Errorf("the Makefile builds with the tags %s, the image with %s", got, want)
+	want := tags("Makefile", `(?m)^PROGRAM_TAGS = (\S+)$`)
+	for _, file := range []string{"deploy/Dockerfile", "hack/packages"} {
+		if got := tags(file, ` -tags (\S+) (?s:.*)\./cmd/flanneld \./cmd/flannel-cni`); got != want {
+			t.Errorf("%s builds with the tags %s, the Makefile with %s", file, got, want)
+		}
 	}
 }

@@ -20,7 +20,7 @@ var _ = DescribeTable("flannel with a wrong clock carries every packet and follo
 		by, err := time.ParseDuration(wrong)
 		Expect(err).NotTo(HaveOccurred())
 		n := kube.Nodes[1]
-		DeferCleanup(func(ctx context.Context) { runFlannelOf(ctx, n, repo+"bin/image") })
+		DeferCleanup(func(ctx context.Context) { runFlannelOf(ctx, n, repo+"bin") })
 		expectNoLoss := traffic(ctx)
 		runFlannelOf(ctx, n, wrongClocks+wrong)
 		Expect(daemonTime(ctx, n)).To(BeTemporally("~", time.Now().Add(by), 5*time.Minute))

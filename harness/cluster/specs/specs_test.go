@@ -83,7 +83,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		Emulated:  machines,
 		Guest:     os.Getenv(guestEnv),
 		Programs:  os.Getenv(cluster.ProgramsEnv),
-		Flannel:   repo + "bin/image",
+		Flannel:   repo + "bin",
 		Plugins:   repo + "bin/cni",
 		Manifest:  manifest(),
 		Tools:     repo + "deploy/firewall-tools",

@@ -22,7 +22,7 @@ func main() {
 	flag.IntVar(&o.Emulated, "emulated", 0, "the `number` of nodes that are virtual machines with Debian's kernel")
 	flag.StringVar(&o.Guest, "guest", "bin/vm", "`program` of make bin/vm, for such nodes")
 	flag.StringVar(&o.Programs, "programs", os.Getenv(cluster.ProgramsEnv), "`folder` of make cluster-programs")
-	flag.StringVar(&o.Flannel, "flannel", "bin/image", "`folder` with flanneld and flannel-cni")
+	flag.StringVar(&o.Flannel, "flannel", "bin", "`folder` with flanneld and flannel-cni")
 	flag.StringVar(&o.Plugins, "plugins", "bin/cni", "`folder` with other CNI plugins")
 	flag.StringVar(&o.Manifest, "manifest", "deploy/kube-flannel.yml", "`file` to apply")
 	flag.StringVar(&o.Tools, "tools", "deploy/firewall-tools", "`program` that collects nft and iptables")
