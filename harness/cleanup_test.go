@@ -16,7 +16,6 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/drivers/linux"
 	"github.com/flanneld/flannel/drivers/linux/firewall"
-	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 	"github.com/flanneld/flannel/harness"
 	"github.com/flanneld/flannel/tools/cleanup"
 )
@@ -196,9 +195,7 @@ var _ = Describe("cleanup", Ordered, func() {
 
 	DescribeTable("removes what a daemon left, and nothing else", func(ctx context.Context, backend string, nft bool) {
 		if backend == "wireguard" || backend == "udp" {
-			if err := linuxtest.TryTUN(); err != nil {
-				Skip("this user makes no TUN devices: " + err.Error())
-			}
+			requireTUN()
 		}
 		lab := newLab(ctx, harness.Options{Nodes: 2, Daemon: daemon, LeaseTTL: time.Minute,
 			DaemonArgs: []string{"--ip-masq", "--iptables-forward-rules", "--ip-blackhole-route"},

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 	"github.com/flanneld/flannel/harness"
 )
 
@@ -54,6 +55,14 @@ func requireTools(tools ...string) {
 		if _, err := exec.LookPath(tool); err != nil {
 			Skip("this machine lacks a tool: " + err.Error())
 		}
+	}
+}
+
+// requireTUN skips a spec where this user makes no TUN devices.
+func requireTUN() {
+	GinkgoHelper()
+	if err := linuxtest.TryTUN(); err != nil {
+		Skip("this user makes no TUN devices: " + err.Error())
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/flanneld/flannel/core/cidr"
-	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 	"github.com/flanneld/flannel/harness"
 	"github.com/flanneld/flannel/internal/pace"
 )
@@ -33,9 +32,7 @@ var _ = Describe("two networks in one daemon", Ordered, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		requireTools("iptables")
-		if err := linuxtest.TryTUN(); err != nil {
-			Skip("this user makes no TUN devices: " + err.Error())
-		}
+		requireTUN()
 		daemon, err := harness.BuildDaemon(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		lab, err = harness.New(ctx, harness.Options{Nodes: 3, Daemon: daemon,

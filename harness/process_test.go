@@ -16,6 +16,7 @@ import (
 var _ = Describe("flannelctl trace, where flanneld carries packets", func() {
 	trace := func(ctx context.Context, backend, knows string) {
 		requireTools("iptables")
+		requireTUN()
 		program, err := harness.BuildDaemon(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		tool, err := harness.BuildTool(ctx)

@@ -22,9 +22,7 @@ import (
 var _ = Describe("the udp backend, back to upstream", Ordered, func() {
 	var daemon string
 	BeforeAll(func(ctx context.Context) {
-		if err := linuxtest.TryTUN(); err != nil {
-			Skip("this user makes no TUN devices: " + err.Error())
-		}
+		requireTUN()
 		var err error
 		daemon, err = harness.BuildDaemon(ctx)
 		Expect(err).NotTo(HaveOccurred())

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/cidr"
-	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 	"github.com/flanneld/flannel/harness"
 )
 
@@ -24,9 +23,7 @@ const wireguardPSK = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 
 var _ = Describe("the wireguard backend in the daemon's process", func() {
 	It("sends pods' packets only in UDP to port 51820, and keeps its keys to itself", func(ctx context.Context) {
-		if err := linuxtest.TryTUN(); err != nil {
-			Skip("this user makes no TUN devices: " + err.Error())
-		}
+		requireTUN()
 		daemon, err := harness.BuildDaemon(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		lab := newLab(ctx, harness.Options{Nodes: 2, Daemon: daemon, DaemonArgs: []string{"-v=6"},
