@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -17,7 +18,7 @@ import (
 
 // startEtcd starts an etcd in this process. The context it returns ends when the
 // etcd does; end stops it. It is nil in a program without an etcd inside (build tag
-// no_embedded_etcd), which takes 5 MB less memory (docs/benchmarks.md).
+// no_embedded_etcd), which takes 6 MB less memory (docs/benchmarks.md).
 var startEtcd func(context.Context, *options) (_ context.Context, endpoints []string, end func(), err error)
 
 // withEtcd is the program with an etcd inside. It is installed beside the one without.
@@ -26,7 +27,7 @@ const withEtcd = "flanneld-etcd"
 // ensureEtcd continues as the program with an etcd inside, if the flags need it and
 // this one has none: same process, arguments and environment.
 func (o *options) ensureEtcd() error {
-	if o.embedEtcd.dir == "" || startEtcd != nil {
+	if o.embedEtcd.dir == "" || o.installCNI || startEtcd != nil {
 		return nil
 	}
 	self, err := os.Executable()
@@ -34,11 +35,20 @@ func (o *options) ensureEtcd() error {
 		return err
 	}
 	program := filepath.Join(filepath.Dir(self), withEtcd)
-	klog.Infof("continuing as %s, which has an etcd inside", program)
-	klog.Flush()
-	err = syscall.Exec(program, os.Args, os.Environ())
-	return fmt.Errorf("--embed-etcd: this flanneld has no etcd inside; the one that has does not start: %s: %w; "+
-		"install it there, or run an etcd and give its address to --etcd-endpoints", program, err)
+	if isSelf(self, program) {
+		err = errors.New("it has none either: it is a link to flanneld or a copy of it")
+	} else {
+		err = syscall.Exec(program, os.Args, os.Environ())
+	}
+	return fmt.Errorf("--embed-etcd: this flanneld has no etcd inside, and cannot continue as the one that has, %s: %w; "+
+		"install that, or run an etcd and give its address to --etcd-endpoints", program, err)
+}
+
+// isSelf reports whether this program, which has no etcd, is where the one with an etcd should be.
+func isSelf(self, program string) bool {
+	here, errHere := os.Stat(self)
+	there, errThere := os.Stat(program)
+	return filepath.Base(self) == withEtcd || errHere == nil && errThere == nil && os.SameFile(here, there)
 }
 
 // embeddedDied ends a run whose embedded etcd has ended.

@@ -16,7 +16,10 @@ import (
 	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
-func init() { startEtcd = embedEtcd }
+func init() {
+	startEtcd = embedEtcd
+	_ = os.WriteFile("/proc/self/comm", []byte("flanneld"), 0) // a program of another name is the same daemon for ps and pgrep
+}
 
 // embedEtcd is [startEtcd].
 func embedEtcd(ctx context.Context, o *options) (_ context.Context, endpoints []string, end func(), err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,9 +24,11 @@ func TestEtcdIsInAnotherProgram(t *testing.T) {
 	if err := os.WriteFile(flanneld, data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	run := func(args ...string) (says string, status int) {
+	run := func(program string, args ...string) (says string, status int) {
 		t.Helper()
-		cmd := exec.Command(flanneld, args...)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Env = []string{asFlanneld + "=" + withoutEtcd, "FLANNELD_ITS_OWN=kept"}
 		out, _ := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
@@ -34,23 +37,41 @@ func TestEtcdIsInAnotherProgram(t *testing.T) {
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 
-	says, status := run("--embed-etcd=" + dir)
-	want := "exit status 1: --embed-etcd: this flanneld has no etcd inside; the one that has does not start: " +
-		dir + "/flanneld-etcd: no such file or directory; install it there, or run an etcd"
-	if status != 1 || !strings.Contains(says, want) {
-		t.Errorf("alone: status %d, want 1 and %q in\n%s", status, want, says)
+	const cannot = "exit status 1: --embed-etcd: this flanneld has no etcd inside, and cannot continue as the one that has, "
+	beside := filepath.Join(dir, "flanneld-etcd")
+	for name, c := range map[string]struct {
+		make func() error
+		why  string
+	}{
+		"alone":  {func() error { return nil }, "no such file or directory"},
+		"link":   {func() error { return os.Symlink(flanneld, beside) }, "it has none either"},
+		"folder": {func() error { return os.Mkdir(beside, 0o755) }, "permission denied"},
+	} {
+		if err := c.make(); err != nil {
+			t.Fatal(err)
+		}
+		says, status := run(flanneld, "--embed-etcd="+dir)
+		if want := cannot + beside + ": " + c.why; status != 1 || !strings.Contains(says, want) {
+			t.Errorf("%s: status %d, want 1 and %q in\n%s", name, status, want, says)
+		}
+		_ = os.Remove(beside)
 	}
 
-	script := "#!/bin/sh\necho \"$*, $FLANNELD_ITS_OWN\"\nexit 7\n"
-	if err := os.WriteFile(filepath.Join(dir, "flanneld-etcd"), []byte(script), 0o755); err != nil {
+	if err := os.Link(flanneld, beside); err != nil {
 		t.Fatal(err)
 	}
-	says, status = run("--embed-etcd="+dir, "--iface=eth 0")
-	if want := "--embed-etcd=" + dir + " --iface=eth 0, kept\n"; status != 7 || !strings.HasSuffix(says, want) {
-		t.Errorf("beside the other program: status %d, want 7 and %q at the end of\n%s", status, want, says)
+	says, status := run(beside, "--embed-etcd="+dir)
+	if status != 1 || !strings.Contains(says, "it has none either") {
+		t.Errorf("a copy under the other name: status %d, want 1\n%s", status, says)
 	}
-	says, status = run("--embed-etcd="+dir, "--subnet-lease-renew-margin=0")
-	if status != 1 {
-		t.Errorf("with a bad flag: status %d, want 1\n%s", status, says)
+	_ = os.Remove(beside)
+
+	script := "#!/bin/sh\necho \"$*, $FLANNELD_ITS_OWN\"\nexit 7\n"
+	if err := os.WriteFile(beside, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	says, status = run(flanneld, "--embed-etcd="+dir, "--iface=eth 0")
+	if want := "--embed-etcd=" + dir + " --iface=eth 0, kept\n"; status != 7 || says != want {
+		t.Errorf("beside the other program: status %d, want 7 and %q alone in\n%s", status, want, says)
 	}
 }

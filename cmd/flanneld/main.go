@@ -61,7 +61,12 @@ func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
 		fmt.Fprintln(stderr, buildversion.Version())
 		return statusOK
 	}
-	for _, complaint := range daemonflags.FromEnv(flags, getenv) {
+	complaints := daemonflags.FromEnv(flags, getenv)
+	if err := o.ensureEtcd(); err != nil {
+		klog.Errorf("exit status %d: %v", statusFailed, err)
+		return statusFailed
+	}
+	for _, complaint := range complaints {
 		klog.Error(complaint)
 	}
 	klog.Infof("flanneld %s; %s", buildversion.Version(), describe(flags))
@@ -94,9 +99,6 @@ func start(ctx context.Context, o *options) node.Exit {
 		return o.runInstallCNI(ctx)
 	}
 	if err := o.check(); err != nil {
-		return failed(err)
-	}
-	if err := o.ensureEtcd(); err != nil {
 		return failed(err)
 	}
 	if o.servers.listen != "" {

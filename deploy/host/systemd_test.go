@@ -95,11 +95,13 @@ func (h host) must(command ...string) string {
 // start installs the units and starts a systemd.
 func start(t *testing.T) host {
 	t.Helper()
-	daemon, err := os.ReadFile(os.Getenv("FLANNEL_LAB_DAEMON"))
-	if err != nil {
-		t.Fatal(err)
+	for _, with := range []string{"", "-etcd"} {
+		daemon, err := os.ReadFile(os.Getenv("FLANNEL_LAB_DAEMON") + with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, "/", "usr/sbin/flanneld"+with, string(daemon), 0o755)
 	}
-	write(t, "/", "usr/sbin/flanneld", string(daemon), 0o755)
 	write(t, "/", "usr/libexec/flannel/mk-docker-opts.sh", read(t, "mk-docker-opts.sh"), 0o755)
 	write(t, "/", "usr/bin/dockerd", dockerd, 0o755)
 	write(t, "/", "etc/systemd/system/docker.service", dockerUnit, 0o644)

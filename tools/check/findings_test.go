@@ -185,7 +185,7 @@ var findingCases = []struct {
 	{"the ports of WireGuard", func(t *testing.T, f *Facts) {
 		f.configure(t, `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48",`+
 			`"Backend":{"Type":"wireguard","ListenPort":700}}`)
-		f.UDP = map[uint16]string{700: "named", 51821: "flanneld"}
+		f.UDP = map[uint16]string{700: "named", 51821: "flanneld-amd64"}
 	}, "failure port: UDP port 700, which the backend wireguard needs, is in use by the program named"},
 	{"a blocking rule", func(_ *testing.T, f *Facts) {
 		f.Firewall.Blocks = []driver.ForwardBlock{{Family: cidr.V4, By: "chain inet strict forward"}}

@@ -174,7 +174,7 @@ func (f *Facts) ports() []Finding {
 // usesItself reports whether the user of a port is flannel: its daemon, or the kernel
 // on behalf of its device. No process has a socket of the kernel's open.
 func (f *Facts) usesItself(user string) bool {
-	if user == "flanneld" || user == "charon" && len(f.Daemons) > 0 {
+	if strings.HasPrefix(user, "flanneld") || user == "charon" && len(f.Daemons) > 0 {
 		return true
 	}
 	device := slices.ContainsFunc(f.Host.Links, func(l link) bool { return strings.HasPrefix(l.Name, "flannel") })
