@@ -42,6 +42,7 @@ func TestExtent(t *testing.T) {
 	want := []dataplane.Sysctl{
 		{Path: "net/ipv6/conf/flannel.1/accept_ra", Value: "0", Link: "flannel.1"},
 		{Path: "net/ipv6/conf/flannel-v6.1/accept_ra", Value: "0", Link: "flannel-v6.1"},
+		{Path: "net/ipv6/conf/flannel-v6.1/disable_ipv6", Value: "0", Link: "flannel-v6.1"},
 	}
 	if !slices.Equal(e.Links, []string{"flannel.1", "flannel-v6.1"}) || !slices.Equal(e.Sysctls, want) {
 		t.Errorf("%+v", e)

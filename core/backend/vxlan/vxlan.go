@@ -113,6 +113,9 @@ func (b *Backend) Extent() dataplane.Extent {
 	e := dataplane.Extent{Links: b.devices[:]}
 	for _, f := range b.families {
 		e.Sysctls = append(e.Sysctls, b.acceptRA(f))
+		if f == cidr.V6 {
+			e.Sysctls = append(e.Sysctls, backend.SpeakIPv6(b.devices[f]))
+		}
 		if !b.AdaptsChecksums() {
 			e.Sysctls = append(e.Sysctls, dataplane.TxChecksum(b.devices[f], ""))
 		}
@@ -265,6 +268,9 @@ func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.S
 		},
 	})
 	s.AddSysctl(b.acceptRA(f))
+	if f == cidr.V6 {
+		s.AddSysctl(backend.SpeakIPv6(b.devices[f]))
+	}
 	if value := b.txChecksum(env); value != checksumAuto {
 		s.AddSysctl(dataplane.TxChecksum(b.devices[f], value))
 	}

@@ -178,6 +178,7 @@ link flannel.1 type vxlan mtu 1450 mac c6:d2:32:6f:8f:44 up id 1 dev eth0 local 
 addr 10.5.34.0/32 dev flannel.1
 addr fd00:10:0:34::/128 dev flannel-v6.1
 sysctl net/ipv6/conf/flannel-v6.1/accept_ra = 0 dev flannel-v6.1
+sysctl net/ipv6/conf/flannel-v6.1/disable_ipv6 = 0 dev flannel-v6.1
 sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
 neigh 10.5.35.0 lladdr c6:00:00:00:00:04 dev flannel.1
 neigh fd00:10:0:35:: lladdr c6:00:00:00:00:64 dev flannel-v6.1

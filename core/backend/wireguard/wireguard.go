@@ -78,6 +78,11 @@ func (b *Backend) Extent() dataplane.Extent {
 		Links: []string{device, deviceV6}, // one may be left of another mode or family
 		Keys:  []dataplane.SecretName{dataplane.WireGuardKey},
 	}
+	for _, t := range b.tunnels {
+		if slices.Contains(t.carries, cidr.V6) {
+			e.Sysctls = append(e.Sysctls, backend.SpeakIPv6(t.device))
+		}
+	}
 	if b.opts.Implementation == implementationAuto {
 		e.Kinds = []dataplane.LinkKind{dataplane.LinkWireGuard}
 	}
@@ -179,6 +184,9 @@ func (b *Backend) ownKey(env backend.Env, self backend.Self, t tunnel) dataplane
 // because the device itself chooses the peer.
 func renderSelf(s *dataplane.State, env backend.Env, self backend.Self, device string, f cidr.Family) {
 	backend.AddBase(s, self, device, f)
+	if f == cidr.V6 {
+		s.AddSysctl(backend.SpeakIPv6(device))
+	}
 	route := dataplane.Route{
 		RouteKey: dataplane.RouteKey{Dst: env.Config.Of(f).Network},
 		Link:     device, Protocol: dataplane.Protocol,

@@ -106,7 +106,8 @@ func short(text string) string {
 
 func TestRender(t *testing.T) {
 	const v4Self = "addr 10.5.1.0/32 dev flannel-wg\n"
-	const dualSelf = v4Self + "addr fd00:5:0:1::/128 dev flannel-wg\n"
+	const dualSelf = v4Self + "addr fd00:5:0:1::/128 dev flannel-wg\n" +
+		"sysctl net/ipv6/conf/flannel-wg/disable_ipv6 = 0 dev flannel-wg\n"
 	const routes = "route 10.5.0.0/16 dev flannel-wg scope 253\nroute fd00:5::/48 dev flannel-wg\n"
 	for name, c := range map[string]struct {
 		conf  string
@@ -119,12 +120,14 @@ func TestRender(t *testing.T) {
 				"route 10.5.0.0/16 dev flannel-wg scope 253\n"},
 		"IPv6": {onlyV6(`,"ListenPortV6":1000`), []*lease.Lease{record(2, backend.IPv6Only)},
 			"link flannel-wg-v6 type wireguard mtu 1420 up port 1000 key KEY1\naddr fd00:5:0:1::/128 dev flannel-wg-v6\n" +
+				"sysctl net/ipv6/conf/flannel-wg-v6/disable_ipv6 = 0 dev flannel-wg-v6\n" +
 				"wgpeer KEY2 endpoint [fd00:a::2]:51821 allowed fd00:5:0:2::/64 dev flannel-wg-v6\n" +
 				"route fd00:5::/48 dev flannel-wg-v6\n"},
 		"separate": {dual(`,"PersistentKeepaliveInterval":25`), []*lease.Lease{record(2, backend.Both)},
 			"link flannel-wg type wireguard mtu 1420 up port 51820 key KEY1\n" +
 				"link flannel-wg-v6 type wireguard mtu 1420 up port 51821 key KEY1\n" +
 				v4Self + "addr fd00:5:0:1::/128 dev flannel-wg-v6\n" +
+				"sysctl net/ipv6/conf/flannel-wg-v6/disable_ipv6 = 0 dev flannel-wg-v6\n" +
 				"wgpeer KEY2 endpoint 192.168.64.2:51820 allowed 10.5.2.0/24 keepalive 25 dev flannel-wg\n" +
 				"wgpeer KEY2 endpoint [fd00:a::2]:51821 allowed fd00:5:0:2::/64 keepalive 25 dev flannel-wg-v6\n" +
 				"route 10.5.0.0/16 dev flannel-wg scope 253\nroute fd00:5::/48 dev flannel-wg-v6\n"},

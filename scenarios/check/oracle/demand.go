@@ -145,12 +145,23 @@ func (d *derivation) vxlan(f cidr.Family, peers []peer) {
 	if !d.host.NoIPv6 && mtu >= 1280 {
 		d.want.AddSysctl(dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev})
 	}
+	if f == cidr.V6 {
+		d.speakIPv6(dev, mtu)
+	}
 	if o.TxChecksum == "on" || o.TxChecksum == "off" {
 		path := "ethtool/" + dev + "/tx-checksum-ip-generic"
 		d.want.AddSysctl(dataplane.Sysctl{Path: path, Value: o.TxChecksum, Link: dev})
 	}
 	for _, p := range peers {
 		d.vxlanPeer(f, dev, mac, p)
+	}
+}
+
+// speakIPv6 derives the setting of a device that carries IPv6. The kernel has none for a device
+// below IPv6's minimum MTU.
+func (d *derivation) speakIPv6(dev string, mtu int) {
+	if !d.host.NoIPv6 && mtu >= 1280 {
+		d.want.AddSysctl(dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/disable_ipv6", Value: "0", Link: dev})
 	}
 }
 

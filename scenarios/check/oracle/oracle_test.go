@@ -73,6 +73,7 @@ link flannel.1 type vxlan mtu 1450 mac 02:00:00:00:00:01 up id 1 dev eth0 local 
 addr 10.5.1.0/32 dev flannel.1
 addr fd00:10:5:1::/128 dev flannel-v6.1
 sysctl net/ipv6/conf/flannel-v6.1/accept_ra = 0 dev flannel-v6.1
+sysctl net/ipv6/conf/flannel-v6.1/disable_ipv6 = 0 dev flannel-v6.1
 sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
 neigh 10.5.2.0 lladdr 02:00:00:00:00:02 dev flannel.1
 neigh fd00:10:5:2:: lladdr 02:00:00:00:06:02 dev flannel-v6.1

@@ -55,6 +55,8 @@ func (d *derivation) wireguardDevice(dev string, port uint16, families []cidr.Fa
 		route := dataplane.Route{RouteKey: dataplane.RouteKey{Dst: d.net.of[f]}, Link: dev}
 		if f == cidr.V4 {
 			route.Scope = dataplane.ScopeLink
+		} else {
+			d.speakIPv6(dev, mtu-o.Overhead)
 		}
 		d.route(route)
 	}
