@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -73,6 +74,32 @@ func (h *Host) DeleteLink(dev string) error { return h.onLink(dev, "deletion", h
 func (h *Host) SetMAC(dev string, mac dataplane.MAC) error {
 	return h.onLink(dev, "change of MAC", func(l netlink.Link) error {
 		return h.nl.LinkSetHardwareAddr(l, net.HardwareAddr(mac[:]))
+	})
+}
+
+// Enslave makes a device a port of a bridge.
+func (h *Host) Enslave(dev, master string) error {
+	return h.onLink(dev, "new master "+master, func(l netlink.Link) error {
+		m, err := h.link(master)
+		if err != nil {
+			return err
+		}
+		return h.nl.LinkSetMasterByIndex(l, m.Attrs().Index)
+	})
+}
+
+// ProtoDown keeps a device without a carrier, as routing daemons do.
+func (h *Host) ProtoDown(dev string) error {
+	return h.onLink(dev, "protodown", func(l netlink.Link) error {
+		return h.Do(func() error {
+			set := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+			head := nl.NewIfInfomsg(unix.AF_UNSPEC)
+			head.Index = int32(l.Attrs().Index)
+			set.AddData(head)
+			set.AddData(nl.NewRtAttr(unix.IFLA_PROTO_DOWN, []byte{1}))
+			_, err := set.Execute(unix.NETLINK_ROUTE, 0)
+			return err
+		})
 	})
 }
 

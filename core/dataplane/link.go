@@ -9,11 +9,16 @@ type LinkKind string
 
 // Link is a network device. Two links are equal if == says so.
 type Link struct {
-	Name   string
-	MTU    int // bytes
-	MAC    MAC // zero in a wanted state: whatever the device has
-	Up     bool
-	Params LinkParams // what is special to the kind of link
+	Name string
+	MTU  int // bytes
+	MAC  MAC // zero in a wanted state: whatever the device has
+	Up   bool
+	// Master is the link that this one is a port of, such as a bridge or a VRF, which takes the packets that
+	// come in by it. It is never wanted.
+	Master string
+	// ProtoDown means that a program keeps the link without a carrier: it sends nothing. It is never wanted.
+	ProtoDown bool
+	Params    LinkParams // what is special to the kind of link
 }
 
 // LinkParams is the part of a link that is special to its kind: [VXLAN], [TUN],
@@ -97,6 +102,8 @@ func (l Link) String() string {
 	text.add(true, "link %s type %s mtu %d", l.Name, l.Kind(), l.MTU)
 	text.add(!l.MAC.IsZero(), "mac %s", l.MAC)
 	text.add(l.Up, "up")
+	text.add(l.Master != "", "master %s", l.Master)
+	text.add(l.ProtoDown, "protodown")
 	if l.Params != nil {
 		l.Params.words(&text)
 	}
@@ -119,6 +126,10 @@ func parseLink(f *fields) Object {
 			l.MAC = f.mac(f.next())
 		case "up":
 			l.Up = true
+		case "master":
+			l.Master = f.next()
+		case "protodown":
+			l.ProtoDown = true
 		default:
 			l.parseParam(word, f)
 		}

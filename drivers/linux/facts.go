@@ -39,7 +39,7 @@ func (o *observer) findInside(all []link) {
 	wired := map[int]bool{} // bridges with other ports, by index
 	for _, l := range all {
 		if !l.toContainer() {
-			wired[l.bridge] = true
+			wired[l.master] = true
 		}
 	}
 	for i, l := range all {

@@ -99,7 +99,7 @@ func (ls *links) adjust(want dataplane.Link) error {
 	if err != nil {
 		return err
 	}
-	if err := ls.nameParent(&have); err != nil {
+	if err := ls.nameOthers(&have); err != nil {
 		return err
 	}
 	if err := have.Become(want); err != nil {
@@ -146,9 +146,13 @@ func (ls *links) parentIndex(name string) (int, error) {
 	return l.index, err
 }
 
-// nameParent puts the name of the underlay link into the parameters.
-func (ls *links) nameParent(l *link) error {
+// nameOthers puts the names of the underlay link and of the master into the link.
+func (ls *links) nameOthers(l *link) error {
 	name, err := ls.nameOf(l.parent)
+	if err != nil {
+		return err
+	}
+	l.Master, err = ls.nameOf(l.master)
 	if err != nil {
 		return err
 	}
@@ -168,12 +172,19 @@ func (ls *links) remove(name string) error {
 	return err
 }
 
-// putLinkAttrs writes MTU and MAC where they are wanted and differ.
+// putLinkAttrs writes MTU and MAC where they are wanted and differ, and frees the link from a
+// master and from another program's hold on its carrier.
 func putLinkAttrs(c *nl.Conn, want, have dataplane.Link) {
 	if want.MTU != 0 && want.MTU != have.MTU {
 		c.Out.AttrU32(unix.IFLA_MTU, uint32(want.MTU))
 	}
 	if !want.MAC.IsZero() && want.MAC != have.MAC {
 		c.Out.Attr(unix.IFLA_ADDRESS, want.MAC[:])
+	}
+	if have.Master != "" {
+		c.Out.AttrU32(unix.IFLA_MASTER, 0)
+	}
+	if have.ProtoDown {
+		c.Out.AttrFlag(unix.IFLA_PROTO_DOWN, false)
 	}
 }

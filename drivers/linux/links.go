@@ -24,7 +24,7 @@ type link struct {
 	dataplane.Link
 	index    int
 	parent   int // index of the underlay link that Params should name, 0 for none
-	bridge   int // index of the link that this one is a port of, 0 for none
+	master   int // index of the link that this one is a port of, 0 for none
 	loopback bool
 	joined   bool     // a veth whose other end is in the same namespace
 	forwards [2]*bool // by family: the link's own setting of forwarding, nil if it has none
@@ -205,7 +205,9 @@ func parseLink(body []byte) (link, error) {
 				l.MAC = dataplane.MAC(value)
 			}
 		case unix.IFLA_MASTER:
-			l.bridge = int(nl.U32(value))
+			l.master = int(nl.U32(value))
+		case unix.IFLA_PROTO_DOWN:
+			l.ProtoDown = len(value) > 0 && value[0] != 0
 		case unix.IFLA_LINK:
 			partner = true
 		case unix.IFLA_LINK_NETNSID:

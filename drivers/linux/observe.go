@@ -102,7 +102,7 @@ func (o *observer) readLinks() error {
 		if !ok {
 			continue
 		}
-		if err := o.links.nameParent(&l); err != nil {
+		if err := o.links.nameOthers(&l); err != nil {
 			return err
 		}
 		o.owned[l.index] = name

@@ -203,6 +203,8 @@ type LinkEditor interface {
 	LinkUp(dev string) error
 	SetMAC(dev string, mac dataplane.MAC) error
 	SetMTU(dev string, mtu int) error
+	Enslave(dev, master string) error
+	ProtoDown(dev string) error
 	// ReuseIndex deletes a device and gives its index to a new device.
 	ReuseIndex(dev, other string) error
 }

@@ -17,7 +17,7 @@ var foreignMAC = dataplane.MAC{0x02, 0xba, 0xdb, 0xad, 0xba, 0xd1}
 
 // faultLink performs
 //
-//	fault n2 link flannel.1 delete|down|up|down-up|mac|mtu=1200|address=198.51.100.7/32
+//	fault n2 link flannel.1 delete|down|up|down-up|mac|protodown|mtu=1200|address=198.51.100.7/32|master=cni0
 func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 	dev := a.word("device")
 	mtu := 0
@@ -25,7 +25,9 @@ func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 	what := ""
 	a.integer("mtu", &mtu)
 	moved := a.text("address", &addr)
-	if mtu == 0 && !moved {
+	master := ""
+	a.text("master", &master)
+	if mtu == 0 && !moved && master == "" {
 		what = a.word("what to do to " + dev)
 	}
 	links, err := afterArgs[LinkEditor](s, n, a)
@@ -37,6 +39,8 @@ func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 		return links.SetMTU(dev, mtu)
 	case moved:
 		return s.readdress(n, dev, addr)
+	case master != "":
+		return links.Enslave(dev, master)
 	}
 	switch what {
 	case "delete":
@@ -52,8 +56,11 @@ func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 		return links.LinkUp(dev)
 	case "mac":
 		return links.SetMAC(dev, foreignMAC)
+	case "protodown":
+		return links.ProtoDown(dev)
 	}
-	return fmt.Errorf("fault link %s: want delete, down, up, down-up, mac, mtu=N or address=IP/N", what)
+	return fmt.Errorf("fault link %s: want delete, down, up, down-up, mac, protodown, mtu=N, address=IP/N or master=LINK",
+		what)
 }
 
 // readdress replaces all addresses of a device with a foreign one.

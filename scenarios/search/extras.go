@@ -18,6 +18,8 @@ func extras() []fault {
 			draw: func(d *drawing) []Step {
 				return []Step{{Line: d.fill("fault N sysctl net/ipv6/conf/flannel-v6.1/accept_ra=1")}}
 			}},
+		onVXLAN(often(1, one("link-enslaved", "fault N link D master=cni0"))),
+		onVXLAN(often(1, one("link-protodown", "fault N link D protodown"))),
 		{name: "port-blocked", weight: 1, fits: func(s shape) bool { return ports[s.backend] != "" && !s.nat },
 			draw: func(d *drawing) []Step {
 				return []Step{{Line: d.fill("fault N block udp port=" + ports[d.top.backend])}}

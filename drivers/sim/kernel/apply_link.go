@@ -49,6 +49,7 @@ func (s *stack) adjustLink(l *link, o dataplane.Link) error {
 		return err
 	}
 	l.device.change(o.Params)
+	l.master, l.held = "", false
 	if !o.MAC.IsZero() && o.MAC != l.mac {
 		l.setMAC(o.MAC)
 	}

@@ -207,7 +207,9 @@ func (d *hostDriver) observe(extent dataplane.Extent) *dataplane.State {
 }
 
 func (l *link) observe(state *dataplane.State) {
-	state.AddLink(dataplane.Link{Name: l.name, MTU: l.mtu, MAC: l.mac, Up: l.up, Params: l.device.params()})
+	state.AddLink(dataplane.Link{
+		Name: l.name, MTU: l.mtu, MAC: l.mac, Up: l.up, Master: l.master, ProtoDown: l.held, Params: l.device.params(),
+	})
 	for _, f := range cidr.Families {
 		for _, a := range l.addrs[f] {
 			if !linkScope(a.prefix.Addr()) && l.device != loopback {

@@ -68,6 +68,31 @@ func (h *Host) Carrier(name string, on bool) error {
 	return h.onLink(name, func(l *link) error { l.setCarrier(on); return nil }, "carrier %t", on)
 }
 
+// Enslave makes a link a port of another one.
+func (h *Host) Enslave(name, master string) error {
+	return h.onLink(name, func(l *link) error {
+		switch {
+		case h.stack.link(master) == nil:
+			return fmt.Errorf("link %s: %w", master, driver.ErrNotFound)
+		case !l.device.hasMAC():
+			return fmt.Errorf("not an Ethernet device: %w", driver.ErrInvalid)
+		}
+		l.master = master
+		return nil
+	}, "master %s", master)
+}
+
+// ProtoDown keeps a link without a carrier.
+func (h *Host) ProtoDown(name string) error {
+	return h.onLink(name, func(l *link) error {
+		if !l.device.hasMAC() {
+			return fmt.Errorf("protodown: %w", driver.ErrUnsupported)
+		}
+		l.held = true
+		return nil
+	}, "protodown on")
+}
+
 // SetMAC gives a link another MAC.
 func (h *Host) SetMAC(name string, mac dataplane.MAC) error {
 	return h.onLink(name, func(l *link) error {

@@ -21,6 +21,8 @@ type link struct {
 	mac     dataplane.MAC
 	up      bool
 	carrier bool
+	master  string       // the bridge that took the link as a port, which the simulator has as a name alone
+	held    bool         // another program keeps it without a carrier, as "ip link set protodown on" does
 	has6    bool         // the kernel keeps IPv6 state for the link at all
 	ready6  bool         // IPv6 has started since the link came up
 	addrs   [2][]address // in the kernel's order
@@ -38,6 +40,9 @@ type address struct {
 	secondary bool
 	asleep    bool // IPv6: kept while the link is down
 }
+
+// cutOff reports whether packets neither leave by the link nor come in to the host by it.
+func (l *link) cutOff() bool { return l.master != "" || l.held }
 
 // disabled6 reports whether IPv6 is switched off on the link.
 func (l *link) disabled6() bool { return isOn(l.stack.setting(l, cidr.V6, "disable_ipv6")) }

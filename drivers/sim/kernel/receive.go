@@ -17,7 +17,7 @@ func (l *link) receive(frame []byte, p *Probe) {
 	}
 	f, ok := etherFamily(head.kind)
 	switch {
-	case !l.up || !l.carrier:
+	case !l.up || !l.carrier || l.cutOff():
 		s.drop(p, DropLinkDown, l.name)
 		return
 	case head.dst != l.mac:

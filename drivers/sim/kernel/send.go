@@ -210,7 +210,7 @@ func (l *link) resolve(ip netip.Addr) (dataplane.MAC, Drop) {
 
 // transmit sends a frame out of the link.
 func (l *link) transmit(frame []byte, p *Probe) {
-	if !l.up {
+	if !l.up || l.cutOff() {
 		l.stack.drop(p, DropLinkDown, l.name)
 		return
 	}
