@@ -92,7 +92,7 @@ func (a *agent) replace(w node.Write) error {
 // mode. It makes the directory if it is missing.
 func replaceFile(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
-	if err := makeDir(dir); err != nil {
+	if err := errors.Join(makeDir(dir), makeWay(path)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	// Not renameio.WriteFile: it keeps the mode of the old file.
@@ -106,6 +106,19 @@ func replaceFile(path string, data []byte, mode fs.FileMode) error {
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.Cleanup()))
+	}
+	return nil
+}
+
+// makeWay removes an empty directory at the path of a file, such as Docker makes for a mount of a
+// file that does not exist yet.
+func makeWay(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("a directory is in its place; remove it: %w", err)
 	}
 	return nil
 }

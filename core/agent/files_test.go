@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -113,5 +114,29 @@ func TestFormerStateFile(t *testing.T) {
 		if got := readSaved(paths, log); string(got) != path {
 			t.Errorf("got %q, want that of %s", got, path)
 		}
+	}
+}
+
+// Docker makes an empty directory for a mount of a file that does not exist yet: the file takes its place. A
+// directory that holds something stays, and the error says what to do.
+func TestDirectoryInTheWay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "subnet.env")
+	a := &agent{opts: Options{SubnetFile: path}}
+	write := func() error { return a.write([]node.Write{{File: node.SubnetFile, Data: []byte("new")}}).Errs[0] }
+	if err := os.MkdirAll(filepath.Join(path, "foreign"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := write()
+	if err == nil || !strings.Contains(err.Error(), "a directory is in its place; remove it") {
+		t.Errorf("error %v", err)
+	}
+	if err := os.Remove(filepath.Join(path, "foreign")); err != nil {
+		t.Fatalf("the foreign directory: %v", err)
+	}
+	if err := write(); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(path); string(got) != "new" || err != nil {
+		t.Errorf("the file holds %q (%v)", got, err)
 	}
 }
