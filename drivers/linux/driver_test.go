@@ -105,6 +105,20 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
+// TestLinkMovedAway moves a vxlan device into another namespace, where it keeps its VNI and port here.
+func TestLinkMovedAway(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	if err := w.host.LinkSetNsFd(must(w.host.LinkByName(benchLink)), int(w.farNS)); err != nil {
+		t.Fatal(err)
+	}
+	again := "add link flannel.1 type vxlan mtu 1450 id 1 dev eth0 local 192.168.64.3 port 8472"
+	err := w.d.Apply(t.Context(), ops(t, again))[0]
+	if !errors.Is(err, driver.ErrExists) || !strings.Contains(err.Error(), "has moved to another network namespace") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestFDBEntryWithItsOwnVNI adds an entry with a VNI of its own: it reads back as an
 // entry that no node wants, and can be replaced.
 func TestFDBEntryWithItsOwnVNI(t *testing.T) {

@@ -88,6 +88,11 @@ func (ls *links) explainExists(want dataplane.Link, cause error, sameKey func(li
 			return fmt.Errorf("%w: %w", err, cause)
 		}
 	}
+	if want.Kind() == dataplane.LinkVXLAN { // one that moves keeps its VNI and port in the namespace that made it
+		cause = fmt.Errorf("no link of this namespace has this VNI and port, so the one that does has moved to "+
+			"another network namespace, such as a container's: delete it there; ip netns and lsns -t net list them: %w",
+			cause)
+	}
 	return cause
 }
 
