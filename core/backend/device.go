@@ -52,7 +52,7 @@ func AddBase(s *dataplane.State, self Self, device string, f cidr.Family) {
 	}
 }
 
-// SpeakIPv6 returns the setting that lets a device of ours carry IPv6. A host whose operator
+// SpeakIPv6 returns the setting that lets one of our devices carry IPv6. A host whose operator
 // switches IPv6 off for all devices, or for new ones, keeps that on the others.
 func SpeakIPv6(device string) dataplane.Sysctl {
 	return dataplane.Sysctl{Path: "net/ipv6/conf/" + device + "/disable_ipv6", Value: "0", Link: device}
