@@ -18,7 +18,8 @@ import (
 
 func init() {
 	startEtcd = embedEtcd
-	_ = os.WriteFile("/proc/self/comm", []byte("flanneld"), 0) // a program of another name is the same daemon for ps and pgrep
+	// Under the name of its file, ps and pgrep would show another program.
+	_ = os.WriteFile("/proc/self/comm", []byte("flanneld"), 0)
 }
 
 // embedEtcd is [startEtcd].

@@ -37,7 +37,8 @@ func TestEtcdIsInAnotherProgram(t *testing.T) {
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 
-	const cannot = "exit status 1: --embed-etcd: this flanneld has no etcd inside, and cannot continue as the one that has, "
+	const cannot = "exit status 1: --embed-etcd: this flanneld has no etcd inside, and cannot continue as the one " +
+		"that has, "
 	beside := filepath.Join(dir, "flanneld-etcd")
 	for name, c := range map[string]struct {
 		make func() error
