@@ -89,7 +89,7 @@ bin/sim:
 ##@ Build
 
 # gRPC's page of traces, which nothing shows, and the embedded etcd look methods up by name; with
-# either the linker keeps every exported method of every type. So the daemon has neither, and goes on
+# either the linker keeps every exported method of every type. So the daemon has neither, and continues
 # as flanneld-etcd where it needs an etcd.
 PROGRAM_TAGS = grpcnotrace,no_embedded_etcd
 

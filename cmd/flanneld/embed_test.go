@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A flanneld without an etcd inside goes on as the one beside it that has one.
+// A flanneld without an etcd inside continues as the one beside it that has one.
 func TestEtcdIsInAnotherProgram(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

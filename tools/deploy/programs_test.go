@@ -12,7 +12,7 @@ import (
 // programs is the folder with the programs of the image.
 const programs = "../../bin/"
 
-// flanneld goes on as the program with an etcd inside, which the image lacks.
+// flanneld continues as the program with an etcd inside, which the image lacks.
 func TestEtcdInside(t *testing.T) {
 	data, err := os.ReadFile(programs + "flanneld")
 	if err != nil {

@@ -112,10 +112,7 @@ func (b *Backend) Type() string { return Type }
 func (b *Backend) Extent() dataplane.Extent {
 	e := dataplane.Extent{Links: b.devices[:]}
 	for _, f := range b.families {
-		e.Sysctls = append(e.Sysctls, b.acceptRA(f))
-		if f == cidr.V6 {
-			e.Sysctls = append(e.Sysctls, backend.SpeakIPv6(b.devices[f]))
-		}
+		e.Sysctls = append(e.Sysctls, b.settings(f)...)
 		if !b.AdaptsChecksums() {
 			e.Sysctls = append(e.Sysctls, dataplane.TxChecksum(b.devices[f], ""))
 		}
@@ -131,11 +128,15 @@ func (b *Backend) Reach(network config.Network, peers []*lease.Lease) []netip.Ad
 	return backend.PublicAddrs(network, peers)
 }
 
-// acceptRA makes the tunnel device ignore router advertisements, which a pod
-// could send.
-func (b *Backend) acceptRA(f cidr.Family) dataplane.Sysctl {
+// settings returns those of a family's device. It ignores router advertisements, which a pod
+// could send, and that of IPv6 carries IPv6.
+func (b *Backend) settings(f cidr.Family) []dataplane.Sysctl {
 	dev := b.devices[f]
-	return dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev}
+	settings := []dataplane.Sysctl{{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev}}
+	if f == cidr.V6 {
+		settings = append(settings, backend.SpeakIPv6(dev))
+	}
+	return settings
 }
 
 // AdaptsChecksums implements [backend.ChecksumAdapter].
@@ -267,9 +268,8 @@ func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.S
 			Learning: b.opts.Learning, GBP: b.opts.GBP,
 		},
 	})
-	s.AddSysctl(b.acceptRA(f))
-	if f == cidr.V6 {
-		s.AddSysctl(backend.SpeakIPv6(b.devices[f]))
+	for _, setting := range b.settings(f) {
+		s.AddSysctl(setting)
 	}
 	if value := b.txChecksum(env); value != checksumAuto {
 		s.AddSysctl(dataplane.TxChecksum(b.devices[f], value))
