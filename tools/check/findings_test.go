@@ -182,10 +182,13 @@ var findingCases = []struct {
 		"a program that this user may not see, or a tunnel device of another program"},
 	{"our port", func(_ *testing.T, f *Facts) { f.UDP = map[uint16]string{8472: ""} },
 		"ok port: UDP port 8472 is in use by flannel"},
+	{"the port of a daemon whose file has another name", func(_ *testing.T, f *Facts) {
+		f.UDP = map[uint16]string{8472: "flanneld-amd64"}
+	}, "ok port: UDP port 8472 is in use by flannel"},
 	{"the ports of WireGuard", func(t *testing.T, f *Facts) {
 		f.configure(t, `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48",`+
 			`"Backend":{"Type":"wireguard","ListenPort":700}}`)
-		f.UDP = map[uint16]string{700: "named", 51821: "flanneld-amd64"}
+		f.UDP = map[uint16]string{700: "named", 51821: "flanneld"}
 	}, "failure port: UDP port 700, which the backend wireguard needs, is in use by the program named"},
 	{"a blocking rule", func(_ *testing.T, f *Facts) {
 		f.Firewall.Blocks = []driver.ForwardBlock{{Family: cidr.V4, By: "chain inet strict forward"}}
