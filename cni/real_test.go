@@ -134,7 +134,8 @@ func TestPodsOfTwoNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	lab, err := harness.New(ctx, harness.Options{Nodes: 2, IPv6: true, Daemon: daemon,
-		Config: `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`})
+		Config: `{"Network":"10.5.0.0/16","SubnetMax":"10.5.199.0","EnableIPv6":true,"IPv6Network":"fd00:10::/48",` +
+			`"IPv6SubnetMin":"fd00:10:0:100::","Backend":{"Type":"vxlan"}}`}) // not those of clearsItsBridge
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func New(top lang.Topology, daemon string) (*World, error) {
 	ctx, cancel := bounded(4 * stepBound)
 	defer cancel()
 	o := harness.Options{Nodes: top.Nodes, Segments: top.Segments, IPv6: top.HasIPv6(), MTU: top.MTU,
-		Config: top.Config, Daemon: daemon, LeaseTTL: top.TTL, StoreUsers: top.Users, StoreProxy: top.Proxy}
+		Config: leaveRoom(top.Config), Daemon: daemon, LeaseTTL: top.TTL, StoreUsers: top.Users, StoreProxy: top.Proxy}
 	o.DaemonArgs = daemonArgs(top)
 	o.Outside = top.Firewalled()
 	if top.ExitOnLoss {
