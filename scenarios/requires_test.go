@@ -33,6 +33,7 @@ var features = map[string]func() error{
 	"esp":       tryESP,
 	"charon":    hasCharon,
 	"vxlan":     func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
+	"rename":    tryRename,
 
 	"tun":      linuxtest.TryTUN,
 	"firewall": hasFirewallTools,
@@ -83,6 +84,18 @@ func tryLink(l netlink.Link) error {
 		return err
 	}
 	return netlink.LinkDel(l)
+}
+
+// tryRename reports whether the kernel renames a link that is up (Linux 6.2).
+func tryRename() error {
+	probing.Lock()
+	defer probing.Unlock()
+	probe := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe", Flags: net.FlagUp}, VxlanId: 1}
+	if err := netlink.LinkAdd(probe); err != nil {
+		return err
+	}
+	err := netlink.LinkSetName(probe, "probe2")
+	return errors.Join(err, netlink.LinkDel(probe))
 }
 
 // skipWithout skips the test if this machine lacks what the file requires.

@@ -24,6 +24,15 @@ type ChecksumAdapter interface {
 	AdaptsChecksums() bool
 }
 
+// Asider is a Backend that can stand beside another one of its type which needs the same devices.
+type Asider interface {
+	// Aside returns the backend with devices of other names, or false if it cannot.
+	Aside() (Backend, bool)
+
+	// Names returns the names that its devices may have had: beside another one, or alone.
+	Names() []dataplane.Renaming
+}
+
 // Lack is a requirement of a device that the host does not meet. The node names
 // it as the reason when the kernel refuses an object on that device.
 type Lack struct {

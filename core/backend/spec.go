@@ -24,8 +24,7 @@ type Spec struct {
 	// with a value that it takes, so json.Unmarshal reads it.
 	New func(config.Network) (Backend, error)
 
-	// Devices names the devices that the backend makes; "#" stands for the VNI. All are
-	// of one kind.
+	// Devices names the devices that the backend makes, see [DeviceName]. All are of one kind.
 	Devices    []string
 	DeviceKind dataplane.LinkKind
 
@@ -72,25 +71,48 @@ type Spec struct {
 	SharesPorts bool
 }
 
+// DeviceName returns the name of a device by its pattern, in which "#" stands for the VNI of
+// VXLAN and "@" for its port.
+func DeviceName(pattern string, v dataplane.VXLAN) string {
+	return strings.NewReplacer("#", fmt.Sprint(v.VNI), "@", fmt.Sprint(v.Port)).Replace(pattern)
+}
+
 // NamesDevice reports whether the backend gives such a name to a device.
 func (s Spec) NamesDevice(name string) bool {
 	return slices.ContainsFunc(s.Devices, func(pattern string) bool {
-		before, after, numbered := strings.Cut(pattern, "#")
-		if !numbered {
-			return name == pattern
-		}
-		number, begins := strings.CutPrefix(name, before)
-		number, ends := strings.CutSuffix(number, after)
-		n, err := strconv.ParseUint(number, 10, 32)
-		return begins && ends && err == nil && strconv.FormatUint(n, 10) == number
+		return DeviceName(pattern, numbersIn(pattern, name)) == name
 	})
+}
+
+// numbersIn returns the numbers that a name has where a pattern has signs for them, if it is of that pattern.
+func numbersIn(pattern, name string) (v dataplane.VXLAN) {
+	for _, c := range pattern {
+		var n uint32
+		switch c {
+		case '#':
+			v.VNI, name = leadingNumber(name)
+		case '@':
+			n, name = leadingNumber(name)
+			v.Port = uint16(n)
+		default:
+			name = strings.TrimPrefix(name, string(c))
+		}
+	}
+	return v
+}
+
+// leadingNumber cuts the decimal number off with which a text begins; 0 if there is none.
+func leadingNumber(text string) (n uint32, rest string) {
+	rest = strings.TrimLeft(text, "0123456789")
+	number, _ := strconv.ParseUint(text[:len(text)-len(rest)], 10, 32)
+	return uint32(number), rest
 }
 
 // MakesDevice reports whether the backend makes such a device: of its kind, and with the
 // name that it gives to that one. A device with a MAC of its own is no TUN device.
 func (s Spec) MakesDevice(l dataplane.Link) bool {
 	vxlan, _ := l.Params.(dataplane.VXLAN)
-	names := func(pattern string) bool { return l.Name == strings.Replace(pattern, "#", fmt.Sprint(vxlan.VNI), 1) }
+	names := func(pattern string) bool { return l.Name == DeviceName(pattern, vxlan) }
 	tap := l.Kind() == dataplane.LinkTUN && !l.MAC.IsZero()
 	return l.Kind() == s.DeviceKind && !tap && slices.ContainsFunc(s.Devices, names)
 }

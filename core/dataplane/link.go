@@ -18,7 +18,10 @@ type Link struct {
 	Master string
 	// ProtoDown means that a program keeps the link without a carrier: it sends nothing. It is never wanted.
 	ProtoDown bool
-	Params    LinkParams // what is special to the kind of link
+	// Was is the name of the link that a Replace renames to Name, "" if it has that name already.
+	// Everything on the link stays on it. Only an [Op] has it, and no state.
+	Was    string
+	Params LinkParams // what is special to the kind of link
 }
 
 // LinkParams is the part of a link that is special to its kind: [VXLAN], [TUN],
@@ -104,6 +107,7 @@ func (l Link) String() string {
 	text.add(l.Up, "up")
 	text.add(l.Master != "", "master %s", l.Master)
 	text.add(l.ProtoDown, "protodown")
+	text.add(l.Was != "", "was %s", l.Was)
 	if l.Params != nil {
 		l.Params.words(&text)
 	}
@@ -130,6 +134,8 @@ func parseLink(f *fields) Object {
 			l.Master = f.next()
 		case "protodown":
 			l.ProtoDown = true
+		case "was":
+			l.Was = f.next()
 		default:
 			l.parseParam(word, f)
 		}

@@ -33,7 +33,8 @@ func (v Verb) String() string {
 //
 // Replace of a Link adjusts an existing device: MTU, MAC, up state, and the
 // parameters that the kernel can change. The others need Delete and Create;
-// see [Link.Become].
+// see [Link.Become]. If the Link has a former name, Replace first renames that
+// device, which takes along everything on it.
 //
 // Replace of a Chain writes the whole chain, rules and jump, in one transaction.
 // Successive chains of one flavour and family in a plan share a transaction. A

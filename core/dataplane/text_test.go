@@ -14,7 +14,7 @@ link flannel-wg type wireguard mtu 1420 up port 51820 key kQ0j1b6jJbGkOTqCOvvgdo
 link flannel-wg-v6 type wireguard mtu 1420 userspace
 link flannel.1 type vxlan mtu 1450 mac c6:d2:32:6f:8f:44 up id 1 dev eth0 local 192.168.64.3 port 8472
 link flannel.ipip type ipip mtu 1480 up dev eth0 local 192.168.64.3 remote 192.168.64.4 ttl 9 pmtudisc
-link flannel0 type tun mtu 1472 up master br0 protodown
+link flannel0 type tun mtu 1472 up master br0 protodown was tun0
 addr 10.5.1.0/32 dev flannel.1
 sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
 proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto

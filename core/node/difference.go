@@ -51,14 +51,18 @@ func (n *Node) Differences() []Difference {
 
 // linesOf describes the ops of the last comparison as the lines of a difference. The host may have been read again
 // since, so it leaves out what that look shows closed. It also leaves out an object that is as desired, and is
-// made again only because its device is.
+// made again only because its device is. A renamed device is one that is missing under its new name.
 func linesOf(ops []dataplane.Op, have *dataplane.State) []Line {
 	var lines []Line
 	shown := map[dataplane.Object]bool{}
 	for _, op := range ops {
+		if l, is := op.Object.(dataplane.Link); is && l.Was != "" {
+			l.Was = ""
+			op.Object = l
+		}
 		old, exists := have.Namesake(op.Object)
 		if exists && !shown[old] {
-			if op.Verb != dataplane.Delete && old == op.Object {
+			if op.Verb != dataplane.Delete && old == op.Object || deletesElsewhere(op, old) {
 				continue
 			}
 			lines = append(lines, Line{Sign: "-", Object: old.String()})
@@ -69,6 +73,12 @@ func linesOf(ops []dataplane.Op, have *dataplane.State) []Line {
 		}
 	}
 	return lines
+}
+
+// deletesElsewhere reports whether an op deletes a route from a renamed device, to which the route of the former
+// name belongs.
+func deletesElsewhere(op dataplane.Op, old dataplane.Object) bool {
+	return op.Verb == dataplane.Delete && linkOf(old) != linkOf(op.Object)
 }
 
 // addStanding adds the differences that the host keeps: objects that the kernel

@@ -149,6 +149,12 @@ func TestDifferenceOfALaterLook(t *testing.T) {
 		{"deleted and made as it was", []dataplane.Op{
 			{Verb: dataplane.Delete, Object: anew}, {Verb: dataplane.Create, Object: anew},
 		}, []dataplane.Object{anew}, []Line{{Sign: "-", Object: anew.String()}, {Sign: "+", Object: anew.String()}}},
+		{"on a renamed device, and on the new one of its former name", []dataplane.Op{
+			{Verb: dataplane.Replace, Object: dataplane.Link{Name: "fl.1.8472", Was: "flannel.1"}},
+			{Verb: dataplane.Delete, Object: route("10.5.4.0/24", "via 10.5.4.0 dev fl.1.8472 onlink proto 102")},
+			{Verb: dataplane.Create, Object: anew},
+		}, []dataplane.Object{dataplane.Link{Name: "flannel.1"}, anew},
+			[]Line{{Sign: "+", Object: dataplane.Link{Name: "fl.1.8472"}.String()}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			have := dataplane.NewState()

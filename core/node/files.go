@@ -74,14 +74,15 @@ func (n *Node) followFiles() {
 	}
 }
 
-// savesFirst reports whether a plan waits because it makes a device that the state file does not name yet. A
+// savesFirst reports whether a plan waits because it makes or renames a device that the state file does not name yet. A
 // process that dies before such a device has its address leaves nothing on it by which the next run could
 // know it. The plan waits for one write, and not at all while a file cannot be written.
 func (n *Node) savesFirst(plan []dataplane.Op) bool {
 	f := &n.files
 	unnamed := slices.ContainsFunc(plan, func(op dataplane.Op) bool {
 		link, isLink := op.Object.(dataplane.Link)
-		return isLink && op.Verb == dataplane.Create && !slices.Contains(f.named.Links, link.Name)
+		comes := isLink && (op.Verb == dataplane.Create || link.Was != "")
+		return comes && !slices.Contains(f.named.Links, link.Name)
 	})
 	if !unnamed || len(f.errs) > 0 || n.store.stale || n.lease.grant == nil {
 		return false

@@ -187,6 +187,7 @@ func (n *Node) diff(want *dataplane.State) reconcile.Plan {
 		Recreate: h.recreate,
 		KeepMTU:  h.keepMTU,
 		Denied:   h.denied,
+		Names:    n.network.backend.Names(),
 	})
 	h.settled = settled{}
 	if plan.Empty() {
@@ -239,7 +240,8 @@ func (p hostPart) failed(op dataplane.Op, err error) error {
 		}
 	case dataplane.Link:
 		delete(p.n.host.contests.of, o.Name) // nothing to change back
-		if op.Verb == dataplane.Replace && refused(err) && o.Kind() != dataplane.LinkWireGuard {
+		nameTaken := o.Was != "" && errors.Is(err, driver.ErrExists)
+		if op.Verb == dataplane.Replace && (refused(err) || nameTaken) && o.Kind() != dataplane.LinkWireGuard {
 			if p.n.keepsMTU(o, err) {
 				return nil
 			}

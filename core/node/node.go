@@ -63,6 +63,7 @@ type networkState struct {
 	left    map[string]bool              // ways that peers may have ended, as the node's record calls them unused
 	doc     lease.Document
 	inForce lease.Document  // the last doc that could be used: that of config
+	since   int64           // see [ways.Set.Since]
 	err     error           // why doc is not in force
 	refusal error           // why the host cannot run doc beside its other networks
 	history uint64          // of the datastore that held inForce; 0: it may have lost inForce by accident

@@ -166,9 +166,21 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 	if n.store.stale {
 		s.history = n.store.saved.historyOfConfig()
 	}
+	if s.backend == nil || s.backend.Present() != set.Present() {
+		s.since = n.revisionOf(doc)
+	}
 	n.host.rememberNetworks(network)
 	n.host.chosen = false
 	n.useWays(set)
+}
+
+// revisionOf returns the revision at which a config was written, to compare those of records with;
+// 0: the config is not in the datastore of the records.
+func (n *Node) revisionOf(doc lease.Document) int64 {
+	if n.assigned() != nil {
+		return 0
+	}
+	return doc.Revision
 }
 
 func describe(network config.Network) string {

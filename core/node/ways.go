@@ -66,7 +66,7 @@ func (n *Node) useWays(set *ways.Set) {
 		n.event(Info, "backend-change", fmt.Sprintf("going on with a change of the backend from %s to %s",
 			strings.Join(set.Former(), ", "), set.Present()))
 	}
-	s.backend = set.Meeting(s.met).Leaving(s.left)
+	s.backend = set.Meeting(s.met).Leaving(s.left).Since(s.since)
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
 	}
@@ -208,10 +208,7 @@ func (n *Node) recallWays() {
 		return
 	}
 	set := n.network.backend
-	for _, object := range ways.Named(&own.Attrs) {
-		if own.Attrs.BackendType == "" && own.Attrs.Ways.IsEmpty() {
-			return // such a record names no backend: it may be any of several
-		}
+	for _, object := range set.Recalls(&own.Attrs) {
 		set = n.beside(set, object)
 	}
 	if set != n.network.backend {

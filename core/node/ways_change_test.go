@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -336,5 +338,68 @@ func TestForgetsAWayThatNoPeerKnows(t *testing.T) {
 	w.pass(time.Second)
 	if got := w.n.network.backend.Former(); len(got) > 0 {
 		t.Errorf("the node keeps %q, which no peer knows", got)
+	}
+}
+
+// While a peer has not followed a change of vxlan's port, the former device stays, under another name that the
+// state file knows first. A kernel that refuses the renaming makes the node replace the device.
+func TestPortChange(t *testing.T) {
+	for name, refusal := range map[string]error{"renamed": nil, "refused": driver.ErrUnsupported, "taken": driver.ErrExists} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, vxlanConfig)
+			w.put(vxlanPeer("10.5.99.0-24", 99))
+			w.tell()
+			w.pass(time.Minute)
+			w.tell()
+			w.wantReady()
+			before, saved, deleted := w.host.Links["flannel.1"], false, 0
+			w.applyErr = func(op dataplane.Op) error {
+				link, isLink := op.Object.(dataplane.Link)
+				if isLink && link.Was != "" {
+					saved = strings.Contains(w.files[StateFile], link.Name)
+					return refusal
+				}
+				if _, there := w.host.Links[link.Name]; there && op.Verb == dataplane.Create {
+					return driver.ErrExists
+				}
+				if isLink && op.Verb == dataplane.Delete {
+					deleted++
+				}
+				return nil
+			}
+			w.configure(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":4789}}`)
+			w.pass(time.Minute)
+			w.wantReady()
+			if !saved {
+				t.Error("the state file does not name fl.1.8472 before the host has it")
+			}
+			if was := (refusal != nil); (deleted > 0) != was {
+				t.Errorf("%d devices deleted", deleted)
+			}
+			port := func(dev string) uint16 {
+				v, _ := w.host.Links[dev].Params.(dataplane.VXLAN)
+				return v.Port
+			}
+			if port("flannel.1") != 4789 || port("fl.1.8472") != 8472 || w.host.Links["fl.1.8472"].MAC != before.MAC {
+				t.Errorf("devices %v", w.host.Links)
+			}
+			r, _ := w.host.Routes.Get(dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.99.0/24")})
+			if r.Link != "fl.1.8472" {
+				t.Errorf("%s does not lead to the peer that has not followed", r)
+			}
+		})
+	}
+}
+
+// A node that takes over from upstream, whose record does not name the port, has no way beside that of the config.
+func TestPortAfterUpstream(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":4789}}`)
+	w.put(vxlanPeer("10.5.99.0-24", 99))
+	w.put(vxlanPeer("10.5.7.0-24", 3)) // of this host
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	if w.count("backend-change") > 0 || len(w.host.Links) != 1 {
+		t.Errorf("devices %v\n%s", w.host.Links, w.log())
 	}
 }

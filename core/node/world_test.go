@@ -239,6 +239,10 @@ func (w *world) apply(ops []dataplane.Op) []error {
 				continue
 			}
 		}
+		if l, isLink := op.Object.(dataplane.Link); isLink && l.Was != "" {
+			w.host = w.host.Renamed(l.Was, l.Name)
+			continue
+		}
 		if op.Verb != dataplane.Delete {
 			w.host.Put(op.Object)
 			continue

@@ -30,6 +30,8 @@ type Options struct {
 	KeepMTU map[string]int
 	// Denied names, by path, the sysctls that may not be changed.
 	Denied map[string]bool
+	// Names says which link may have had which name before.
+	Names []dataplane.Renaming
 }
 
 // Plan lists the operations that are due, and the ones that are impossible.
@@ -63,6 +65,7 @@ func (p Plan) Empty() bool { return len(p.Ops)+p.Withheld+len(p.Conflicts) == 0 
 func Diff(want, have *dataplane.State, opts Options) Plan {
 	d := differ{want: want, have: have, opts: opts, flushed: map[string]flush{}}
 	d.policies()
+	d.renames()
 	d.links()
 	d.sysctls()
 	d.addrs()
@@ -88,9 +91,10 @@ type differ struct {
 	flushed    map[string]flush
 	conflicts  []Conflict
 
-	early []dataplane.Op // links to delete before anything can be made
-	ops   []dataplane.Op
-	drop  []dataplane.Op // in the order of creation
+	renamed []dataplane.Op // come first: they free names, and nothing on the links changes
+	early   []dataplane.Op // links to delete before anything can be made
+	ops     []dataplane.Op
+	drop    []dataplane.Op // in the order of creation
 }
 
 func (d *differ) plan() Plan {
@@ -101,8 +105,8 @@ func (d *differ) plan() Plan {
 	}
 	d.keepFormerWays()
 	slices.Reverse(d.drop)
-	if len(d.early)+len(d.drop) > 0 {
-		p.Ops = slices.Concat(d.early, d.ops, d.drop)
+	if len(d.renamed)+len(d.early)+len(d.drop) > 0 {
+		p.Ops = slices.Concat(d.renamed, d.early, d.ops, d.drop)
 	}
 	return p
 }

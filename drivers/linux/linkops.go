@@ -21,6 +21,12 @@ func (a *applier) link(verb dataplane.Verb, want dataplane.Link) error {
 	case dataplane.Create:
 		return kindOf(want.Kind()).create(a, want)
 	case dataplane.Replace:
+		if want.Was != "" {
+			if err := a.links.rename(want.Was, want.Name); err != nil {
+				return fmt.Errorf("rename link %s: %w", want.Was, err)
+			}
+			want.Was = ""
+		}
 		return a.links.adjust(want)
 	default:
 		a.d.wg.stop(want.Name)
@@ -131,6 +137,34 @@ func (ls *links) adjust(want dataplane.Link) error {
 	c.Out.End()
 	_, err = c.Do()
 	return err
+}
+
+// rename gives a link another name. Before Linux 6.2 the link has to be down for that, and loses
+// its routes (net/core/dev.c, dev_change_name); adjust sets it up again.
+func (ls *links) rename(from, to string) error {
+	have, err := ls.named(from)
+	if err != nil {
+		return err
+	}
+	defer ls.forget()
+	request := func(change uint32) error {
+		ls.c.Begin(unix.RTM_NEWLINK, 0)
+		putIfinfo(ls.c, have.index, 0, change)
+		if change == 0 {
+			ls.c.Out.AttrString(unix.IFLA_IFNAME, to)
+		}
+		ls.c.Out.End()
+		_, err := ls.c.Do()
+		return err
+	}
+	err = request(0)
+	if !errors.Is(err, unix.EBUSY) || !have.Up {
+		return err
+	}
+	if err := request(unix.IFF_UP); err != nil {
+		return err
+	}
+	return request(0)
 }
 
 // explainKind adds the remedy to the refusal of a kind that the kernel does not

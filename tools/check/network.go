@@ -117,7 +117,7 @@ func (f *Facts) bypass() []Finding {
 func (f *Facts) ownAddr(link string, p netip.Prefix) bool {
 	own := f.SubnetFile.Subnet
 	within := p.Masked() == own.V4 || p.Masked() == own.V6
-	return strings.HasPrefix(link, "flannel") || within || strings.HasPrefix(link, "cni") ||
+	return strings.HasPrefix(link, "flannel") || all.NamesDevice(link) || within || strings.HasPrefix(link, "cni") ||
 		strings.HasPrefix(link, "veth")
 }
 

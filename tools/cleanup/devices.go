@@ -5,10 +5,11 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// numbered are the names of the devices that backends number: a vxlan device has its
+// numbered are the names of the devices that upstream's backends number: a vxlan device has its
 // VNI in its name, and udp's has the first free number.
 var numbered = map[dataplane.LinkKind]*regexp.Regexp{
 	dataplane.LinkVXLAN: regexp.MustCompile(`^flannel(?:-v6)?\.(0|[1-9][0-9]*)$`),
@@ -24,7 +25,7 @@ var named = map[string]dataplane.LinkKind{
 
 // nameOfDevice reports whether a backend gives its devices such a name.
 func nameOfDevice(name string) bool {
-	if _, ok := named[name]; ok {
+	if _, ok := named[name]; ok || all.NamesDevice(name) {
 		return true
 	}
 	for _, pattern := range numbered {
@@ -38,7 +39,7 @@ func nameOfDevice(name string) bool {
 // notOurs returns the reason why a device with the name of one of flannel's is
 // another program's, "" if it is flannel's.
 func notOurs(l dataplane.Link) string {
-	if kind, ok := named[l.Name]; ok && l.Kind() == kind {
+	if kind, ok := named[l.Name]; ok && l.Kind() == kind || all.MakesDevice(l) {
 		return ""
 	}
 	pattern, known := numbered[l.Kind()]

@@ -47,6 +47,8 @@ func TestEveryBackendsDevices(t *testing.T) {
 func TestWhichDevicesAreNotOurs(t *testing.T) {
 	for _, c := range []struct{ link, why string }{
 		{"link flannel.1 type vxlan mtu 1450 id 1 port 8472", ""},
+		{"link fl.1.8472 type vxlan mtu 1450 id 1 port 8472", ""},
+		{"link fl.1.8472 type vxlan mtu 1450 id 1 port 4789", "flannel gives no device of type vxlan this name"},
 		{"link flannel-v6.4096 type vxlan mtu 1430 id 4096 port 4789", ""},
 		{"link flannel0 type tun mtu 1472", ""},
 		{"link flannel12 type tun mtu 1472", ""},

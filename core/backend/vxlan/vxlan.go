@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
@@ -26,6 +24,9 @@ const KernelPort = 8472
 // devices are the names of the devices (interop 6.0), by family, with "#" for the VNI.
 var devices = [2]string{cidr.V4: "flannel.#", cidr.V6: "flannel-v6.#"}
 
+// asideDevices are the names of the devices beside those of another port, with "@" for the port.
+var asideDevices = [2]string{cidr.V4: "fl.#.@", cidr.V6: "fl6.#.@"}
+
 // overhead is the size of the headers of encapsulation, in bytes: outer IP, UDP
 // (8), VXLAN (8) and inner Ethernet (14).
 var overhead = [2]int{cidr.V4: 20 + 30, cidr.V6: 40 + 30}
@@ -35,7 +36,7 @@ func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "the kernel's VXLAN tunnels", Carries: backend.EveryFamily, New: open, OmitsIPv4: true,
 		SharesPorts: true,
-		Devices:     devices[:], DeviceKind: dataplane.LinkVXLAN,
+		Devices:     slices.Concat(devices[:], asideDevices[:]), DeviceKind: dataplane.LinkVXLAN,
 		Options: []backend.Option{
 			{Name: "VNI", Kind: backend.Whole, Default: "1", Min: 1, Max: 1<<24 - 1, ChartValue: "vni", Agreed: true,
 				Help: "network identifier, and the number in the device's name"},
@@ -81,9 +82,13 @@ type Backend struct {
 	opts     options
 	families []cidr.Family
 	devices  [2]string // the links' names (interop 6.0), by family
+	others   [2]string // those that they may have had: see Aside
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Asider  = (*Backend)(nil)
+)
 
 func open(network config.Network) (backend.Backend, error) {
 	b := &Backend{}
@@ -93,8 +98,8 @@ func open(network config.Network) (backend.Backend, error) {
 	if b.opts.Port == 0 {
 		b.opts.Port = KernelPort
 	}
-	for f, name := range devices {
-		b.devices[f] = strings.Replace(name, "#", strconv.FormatUint(uint64(b.opts.VNI), 10), 1)
+	for f := range devices {
+		b.devices[f], b.others[f] = b.opts.name(devices[f]), b.opts.name(asideDevices[f])
 	}
 	for _, f := range cidr.Families {
 		if network.Of(f).Enabled() {
@@ -102,6 +107,37 @@ func open(network config.Network) (backend.Backend, error) {
 		}
 	}
 	return b, nil
+}
+
+// name returns the name of a device by its pattern.
+func (o options) name(pattern string) string {
+	return backend.DeviceName(pattern, dataplane.VXLAN{VNI: o.VNI, Port: o.Port})
+}
+
+// mostName is the length of the longest name of a device (Linux include/uapi/linux/if.h, IFNAMSIZ).
+const mostName = 15
+
+// Aside implements [backend.Asider]. Linux has two devices with one VNI if their ports differ, and
+// the names flannel.<VNI> belong to the present port: upstream looks for them there. With a long
+// VNI there is no room for another name.
+func (b *Backend) Aside() (backend.Backend, bool) {
+	aside := *b
+	aside.devices, aside.others = b.others, b.devices
+	for _, f := range b.families {
+		if len(aside.devices[f]) > mostName {
+			return nil, false
+		}
+	}
+	return &aside, true
+}
+
+// Names implements [backend.Asider].
+func (b *Backend) Names() []dataplane.Renaming {
+	var names []dataplane.Renaming
+	for _, f := range b.families {
+		names = append(names, dataplane.Renaming{From: b.others[f], To: b.devices[f]})
+	}
+	return names
 }
 
 // Type implements [backend.Backend].

@@ -87,6 +87,7 @@ func text(a lease.Attrs) string { return string(lease.EncodeAttrs(a)) }
 const (
 	vxlan     = `{"Type":"vxlan"}`
 	vxlan7    = `{"Type":"vxlan","VNI":7}`
+	port4789  = `{"Type":"vxlan","Port":4789}`
 	hostGW    = `{"Type":"host-gw"}`
 	udp       = `{"Type":"udp"}`
 	wireguard = `{"Type":"wireguard"}`

@@ -57,6 +57,23 @@ func Offers(a *lease.Attrs, id string) (offered, inUse bool) {
 	return false, false
 }
 
+// identityOf returns the identity of the way for which a peer's record is written.
+func (s *Set) identityOf(l *lease.Lease) string {
+	id, present := identityOf(&l.Attrs), s.ways[0]
+	if l.Attrs.Ways.IsEmpty() && s.since > 0 && l.ModRevision > s.since && present.id != id && present.replaces(id) {
+		return present.id
+	}
+	return id
+}
+
+// offers is [Offers] for a peer's record.
+func (s *Set) offers(l *lease.Lease, id string) (offered, inUse bool) {
+	if own := s.identityOf(l); l.Attrs.Ways.IsEmpty() {
+		return own == id, own == id
+	}
+	return Offers(&l.Attrs, id)
+}
+
 // choose returns the way by which to send to a peer in one family: the first that
 // the record offers and that works, or else the first that it offers, or else the one
 // that replaces the record's: without a route, packets to the peer would leave by the
@@ -71,7 +88,7 @@ func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
 	first := -1
 	for _, risk := range [...]ending{notYet, unusedByPeer, leftByUs} {
 		for i, w := range s.ways {
-			offered, inUse := Offers(a, w.id)
+			offered, inUse := s.offers(l, w.id)
 			if !offered || s.ending(i, inUse) != risk || !w.carries(f) {
 				continue
 			}
@@ -156,7 +173,7 @@ func (s *Set) PublishedKeys(a *lease.Attrs) []dataplane.WGPeerKey {
 // the one by which to send to it. A backend without data in its records knows a sender by
 // the address alone, and hears a peer before the peer's record offers the way.
 func (s *Set) hears(i int, l *lease.Lease) bool {
-	offered, _ := Offers(&l.Attrs, s.ways[i].id)
+	offered, _ := s.offers(l, s.ways[i].id)
 	return offered || s.ways[i].spec.Untyped || slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
 		chosen, ok := s.choose(l, f)
 		return ok && chosen == i
@@ -165,7 +182,7 @@ func (s *Set) hears(i int, l *lease.Lease) bool {
 
 // faceOf returns a peer's lease as the way's backend has to see it.
 func (s *Set) faceOf(i int, l *lease.Lease) *lease.Lease {
-	if identityOf(&l.Attrs) == s.ways[i].id {
+	if s.identityOf(l) == s.ways[i].id {
 		return l
 	}
 	face, ok := s.ways[i].face(&l.Attrs)
@@ -189,7 +206,7 @@ func (s *Set) sharesNone(l *lease.Lease) bool {
 // the present backend judges all the same. A record of upstream's implies one, too, and may lack
 // a value: so this alone says little.
 func (s *Set) takesForOwn(l *lease.Lease) bool {
-	return l.Attrs.Ways.IsEmpty() && !slices.ContainsFunc(s.ways, func(w way) bool { return w.id == identityOf(&l.Attrs) })
+	return l.Attrs.Ways.IsEmpty() && !slices.ContainsFunc(s.ways, func(w way) bool { return w.id == s.identityOf(l) })
 }
 
 // LeavesOut reports whether this node skips a peer's record, since the record is of a
@@ -227,7 +244,7 @@ func (s *Set) Missing(peers []*lease.Lease) []config.Backend {
 			continue
 		}
 		for _, n := range named {
-			if offered, _ := Offers(&p.Attrs, n.id); offered && n.by != p && !slices.Contains(ids, n.id) {
+			if offered, _ := s.offers(p, n.id); offered && n.by != p && !slices.Contains(ids, n.id) {
 				ids = append(ids, n.id)
 			}
 		}
@@ -262,6 +279,16 @@ func objectOf(id string) (config.Backend, bool) {
 	}
 	same, err := spec.Identity(object)
 	return object, err == nil && same == id
+}
+
+// Recalls returns the ways that the node's own record offers. An earlier run wrote it, or upstream, whose record may
+// lack the backend's type, which may then be any of several, or a value: it tells no other way with the devices of
+// the present one, such as vxlan with another port.
+func (s *Set) Recalls(a *lease.Attrs) []config.Backend {
+	if a.Ways.IsEmpty() && (a.BackendType == "" || s.ways[0].replaces(implied(a))) {
+		return nil
+	}
+	return Named(a)
 }
 
 // Named returns the ways that a record offers, in its order. It skips ways that no

@@ -222,3 +222,22 @@ func TestNamed(t *testing.T) {
 		t.Errorf("named %v", named)
 	}
 }
+
+// The own record of a former run tells the ways of that run, and one of upstream as much as it can.
+func TestRecalls(t *testing.T) {
+	for _, c := range []struct {
+		present string
+		own     *lease.Lease
+		want    int
+	}{
+		{hostGW, record(1, "vxlan", vtep(1, 1), lease.Ways{}), 1},
+		{vxlan7, record(1, "vxlan", vtep(1, 1), lease.Ways{}), 1},
+		{port4789, record(1, "vxlan", vtep(1, 1), lease.Ways{}), 0}, // upstream does not write the port
+		{port4789, record(1, "vxlan", vtep(1, 1), lease.Ways{Present: json.RawMessage(vxlan)}), 1},
+		{udp, record(1, "", "", lease.Ways{}), 0},
+	} {
+		if got := opened(t, false, c.present).Recalls(&c.own.Attrs); len(got) != c.want {
+			t.Errorf("%s beside the record %s: recalls %s", c.present, text(c.own.Attrs), got)
+		}
+	}
+}

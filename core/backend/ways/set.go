@@ -20,6 +20,8 @@ type Set struct {
 	met  map[dataplane.WGPeerKey]bool // see [Set.Meeting]
 	left map[string]bool              // see [Set.Leaving]
 
+	since int64 // see [Set.Since]
+
 	refused map[refusal]bool // the peers that a backend cannot serve, in one rendering
 }
 
@@ -60,14 +62,23 @@ func (s *Set) With(object config.Backend) *Set {
 	if err != nil || len(s.ways) > mostFormer {
 		return s
 	}
-	for _, other := range s.ways {
-		if other.id == w.id || !w.coexists(other) {
-			return s
-		}
+	if s.Has(w.id) {
+		return s
+	}
+	if !s.hasRoomFor(w) {
+		w = w.aside()
+	}
+	if !s.hasRoomFor(w) {
+		return s
 	}
 	next := *s
 	next.ways = append(slices.Clip(s.ways), w)
 	return &next
+}
+
+// hasRoomFor reports whether a way can be open beside those of the set.
+func (s *Set) hasRoomFor(w way) bool {
+	return !slices.ContainsFunc(s.ways, func(other way) bool { return !w.coexists(other) })
 }
 
 // network returns the config in force.
@@ -95,6 +106,16 @@ func (s *Set) Meeting(met map[dataplane.WGPeerKey]bool) *Set {
 func (s *Set) Leaving(left map[string]bool) *Set {
 	next := *s
 	next.left = left
+	return &next
+}
+
+// Since returns the set for a node whose present way is that of the config since a revision of
+// the datastore; 0: unknown, as where the datastore holds no config. Records of upstream tell some
+// ways apart as little as their data do, such as the ports of vxlan. One that was written since
+// is of a daemon that has begun with the present way.
+func (s *Set) Since(revision int64) *Set {
+	next := *s
+	next.since = revision
 	return &next
 }
 
@@ -177,6 +198,17 @@ func (s *Set) Extent() dataplane.Extent {
 		e.PSKs = append(slices.Clip(e.PSKs), more.PSKs...)
 	}
 	return e
+}
+
+// Names returns the names that the devices of the ways may have had.
+func (s *Set) Names() []dataplane.Renaming {
+	var names []dataplane.Renaming
+	for _, w := range s.ways {
+		if b, ok := w.backend.(backend.Asider); ok {
+			names = append(names, b.Names()...)
+		}
+	}
+	return names
 }
 
 // MTU implements [backend.Backend]: the smallest of all ways, so that a packet passes

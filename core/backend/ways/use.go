@@ -34,7 +34,7 @@ func (s *Set) Uses(env backend.Env, self backend.Self, peers []*lease.Lease) []U
 			if sends {
 				u.Sends = append(u.Sends, p.Key)
 			}
-			if _, inUse := Offers(&p.Attrs, w.id); inUse || sends {
+			if _, inUse := s.offers(p, w.id); inUse || sends {
 				u.Keeps = append(u.Keeps, p.Key)
 			}
 		}

@@ -107,6 +107,16 @@ func (w way) coexists(o way) bool {
 	return !slices.ContainsFunc(w.backend.Extent().Links, func(l string) bool { return slices.Contains(links, l) })
 }
 
+// aside returns the way with devices of other names, or the way itself if its backend has none.
+func (w way) aside() way {
+	if b, ok := w.backend.(backend.Asider); ok {
+		if aside, ok := b.Aside(); ok {
+			w.backend = aside
+		}
+	}
+	return w
+}
+
 // mostReplaced is the number of records' identities that a way remembers.
 const mostReplaced = 100
 

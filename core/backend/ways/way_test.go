@@ -2,11 +2,13 @@ package ways
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -100,15 +102,73 @@ func TestFaceOfAWay(t *testing.T) {
 	}
 }
 
-// Two ways with a device or a port in common are not open together, except vxlan devices
-// with one port.
+// Two ways with a device or a port in common are not open together, except vxlan devices with one
+// port, or with one name: one of these has another name.
 func TestCoexists(t *testing.T) {
 	for _, c := range []struct {
 		former string
 		want   bool
-	}{{vxlan7, true}, {`{"Type":"vxlan","Port":4789}`, false}, {hostGW, true}, {`{"Type":"udp","Port":8472}`, false}} {
+	}{{vxlan7, true}, {port4789, true}, {hostGW, true}, {`{"Type":"udp","Port":8472}`, false}} {
 		if s := opened(t, false, vxlan, c.former); (len(s.ways) == 2) != c.want {
 			t.Errorf("%s beside vxlan: %d ways", c.former, len(s.ways))
 		}
+	}
+}
+
+// With two ports, the present device has the usual name, and the former one another, by which each
+// may have been called before. A VNI with many digits leaves no room for that.
+func TestAside(t *testing.T) {
+	s := opened(t, true, port4789, vxlan)
+	wantLinks := []string{"flannel.1", "flannel-v6.1", "fl.1.8472", "fl6.1.8472"}
+	if got := s.Extent().Links; !slices.Equal(got, wantLinks) {
+		t.Errorf("devices %v, want %v", got, wantLinks)
+	}
+	want := []dataplane.Renaming{
+		{From: "fl.1.4789", To: "flannel.1"}, {From: "fl6.1.4789", To: "flannel-v6.1"},
+		{From: "flannel.1", To: "fl.1.8472"}, {From: "flannel-v6.1", To: "fl6.1.8472"},
+	}
+	if got := s.Names(); !slices.Equal(got, want) {
+		t.Errorf("names %v, want %v", got, want)
+	}
+	if s := opened(t, true, hostGW, port4789, vxlan); !slices.Equal(s.Extent().Links, wantLinks) {
+		t.Errorf("devices of two former ports %v, want %v", s.Extent().Links, wantLinks)
+	}
+	long := opened(t, false, `{"Type":"vxlan","VNI":1234567,"Port":4789}`, `{"Type":"vxlan","VNI":1234567,"Port":12345}`)
+	if len(long.ways) != 1 {
+		t.Errorf("devices %v: a name is too long for Linux", long.Extent().Links)
+	}
+	if got := opened(t, false, hostGW).Names(); len(got) != 0 {
+		t.Errorf("host-gw renames %v", got)
+	}
+}
+
+// Records of upstream do not name the port. One that was written after the config is of a daemon
+// that has begun with it.
+func TestSince(t *testing.T) {
+	s := opened(t, false, port4789, vxlan)
+	plain := record(2, "vxlan", vtep(1, 2), lease.Ways{})
+	for _, c := range []struct {
+		since, written int64
+		want           int
+	}{{0, 20, 1}, {10, 9, 1}, {10, 10, 1}, {10, 11, 0}} {
+		plain.ModRevision = c.written
+		set := s.Since(c.since)
+		if got, ok := set.choose(plain, cidr.V4); got != c.want || !ok {
+			t.Errorf("written at %d, present way since %d: way %d (%t), want %d", c.written, c.since, got, ok, c.want)
+		}
+		uses := set.Uses(environment(s), self(), []*lease.Lease{plain})
+		if kept := len(uses[0].Keeps) > 0; kept != (c.want == 1) {
+			t.Errorf("written at %d, present way since %d: keeps the former way: %t", c.written, c.since, kept)
+		}
+	}
+	named := record(3, "vxlan", vtep(1, 3), lease.Ways{Former: []lease.FormerWay{formerly(hostGW)}})
+	named.ModRevision = 11
+	if got, ok := s.Since(10).choose(named, cidr.V4); got != 1 || !ok {
+		t.Errorf("a record of ours: way %d (%t), want 1", got, ok)
+	}
+	other := record(4, "vxlan", vtep(7, 4), lease.Ways{})
+	other.ModRevision = 11
+	if got := s.Since(10).identityOf(other); got != vxlan7 {
+		t.Errorf("a record of another VNI has the way %s", got)
 	}
 }

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -20,6 +21,11 @@ func (s *stack) applyLink(verb dataplane.Verb, o dataplane.Link) error {
 	if verb == dataplane.Create {
 		return s.createDevice(o)
 	}
+	if o.Was != "" && verb == dataplane.Replace {
+		if err := s.renameLink(o.Was, o.Name); err != nil {
+			return err
+		}
+	}
 	l := s.link(o.Name)
 	switch {
 	case l == nil:
@@ -30,6 +36,28 @@ func (s *stack) applyLink(verb dataplane.Verb, o dataplane.Link) error {
 		return fmt.Errorf("loopback cannot be deleted: %w", driver.ErrUnsupported)
 	}
 	s.delLink(l)
+	return nil
+}
+
+// renameLink gives a link another name, and takes along its settings. All else on the link knows
+// it by its index.
+func (s *stack) renameLink(from, to string) error {
+	l := s.link(from)
+	switch {
+	case l == nil:
+		return driver.ErrNotFound
+	case !validName(to):
+		return fmt.Errorf("name: %w", driver.ErrInvalid)
+	case s.link(to) != nil:
+		return driver.ErrExists
+	}
+	l.name = to
+	for path, value := range s.sysctls {
+		if now := strings.Replace(path, "/"+from+"/", "/"+to+"/", 1); now != path {
+			delete(s.sysctls, path)
+			s.sysctls[now] = value
+		}
+	}
 	return nil
 }
 

@@ -255,7 +255,13 @@ func (i *Invariants) takeConfig(text string) {
 // mayHave notes what nodes may have on their hosts with a config, also of a family that is off: a former run may have
 // left it.
 func (i *Invariants) mayHave(network config.Network, b backend.Backend) {
-	for _, l := range b.Extent().Links {
+	links := b.Extent().Links
+	if a, ok := b.(backend.Asider); ok {
+		for _, n := range a.Names() {
+			links = append(slices.Clip(links), n.From)
+		}
+	}
+	for _, l := range links {
 		i.links[l] = true
 	}
 	i.networks = append(i.networks, network.Off...)

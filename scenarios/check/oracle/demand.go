@@ -47,12 +47,11 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 		return Demand{}, fmt.Errorf("backend %q: the oracle does not know its objects", n.backend)
 	}
 	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
-	d.devices = map[string]bool{device(cidr.V4, n.options.VNI): true, device(cidr.V6, n.options.VNI): true, tun: true,
-		ipip: true, wireguards[cidr.V4]: true, wireguards[cidr.V6]: true}
+	d.devices = map[string]bool{tun: true, ipip: true, wireguards[cidr.V4]: true, wireguards[cidr.V6]: true}
+	d.addDevices(vxlanDevices(n))
 	for _, text := range h.Formerly {
 		if former, err := parse(text); err == nil {
-			d.devices[device(cidr.V4, former.options.VNI)] = true
-			d.devices[device(cidr.V6, former.options.VNI)] = true
+			d.addDevices(vxlanDevices(former))
 		}
 	}
 	d.spare()
@@ -96,6 +95,20 @@ func (d *derivation) family(f cidr.Family, others []lease.Lease) {
 	default:
 		d.cloud()
 	}
+}
+
+func (d *derivation) addDevices(names []string) {
+	for _, name := range names {
+		d.devices[name] = true
+	}
+}
+
+// vxlanDevices returns the names of the VXLAN devices of a network, alone and beside those of another
+// port (docs/backend-change.md).
+func vxlanDevices(n network) []string {
+	vni, port := n.options.VNI, n.options.Port
+	return []string{device(cidr.V4, vni), device(cidr.V6, vni),
+		fmt.Sprintf("fl.%d.%d", vni, port), fmt.Sprintf("fl6.%d.%d", vni, port)}
 }
 
 // device returns the name of the VXLAN device (interop 6.0: flannel.<VNI>).

@@ -2,8 +2,6 @@ package oracle
 
 import (
 	"slices"
-
-	"github.com/flanneld/flannel/core/cidr"
 )
 
 // spare notes the host's other networks, and takes their devices out of those that may be left over. The own
@@ -32,7 +30,7 @@ func (d *derivation) spare() {
 func devicesOf(n network) []string {
 	switch n.backend {
 	case "vxlan":
-		return []string{device(cidr.V4, n.options.VNI), device(cidr.V6, n.options.VNI)}
+		return vxlanDevices(n)
 	case "udp":
 		return []string{tun}
 	case "ipip":

@@ -68,8 +68,9 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 // owner has not followed a change of the config yet. Peers reach the owner by a former
 // VXLAN that both have, if there is one.
 func (d *derivation) offersAnother(r lease.Lease) bool {
-	if d.net.backend == "vxlan" && !r.Attrs.Ways.IsEmpty() && portOf(r.Attrs.Ways) != d.net.options.Port {
-		return true
+	otherPort := d.net.backend == "vxlan" && portOf(r.Attrs.Ways) != d.net.options.Port
+	if otherPort && (!r.Attrs.Ways.IsEmpty() || d.host.Changed) {
+		return true // without ways, it may be of a node that has not followed
 	}
 	var data struct{ VNI uint32 }
 	for _, f := range cidr.Families {
