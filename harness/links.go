@@ -103,6 +103,24 @@ func (h *Host) ProtoDown(dev string) error {
 	})
 }
 
+// SetTTL makes a vxlan device send its packets with a TTL.
+func (h *Host) SetTTL(dev string, ttl uint8) error {
+	return h.onLink(dev, fmt.Sprintf("ttl %d", ttl), func(l netlink.Link) error {
+		return h.Do(func() error {
+			set := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+			head := nl.NewIfInfomsg(unix.AF_UNSPEC)
+			head.Index = int32(l.Attrs().Index)
+			set.AddData(head)
+			info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+			info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
+			info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_VXLAN_TTL, []byte{ttl})
+			set.AddData(info)
+			_, err := set.Execute(unix.NETLINK_ROUTE, 0)
+			return err
+		})
+	})
+}
+
 // SetMTU changes a device's MTU.
 func (h *Host) SetMTU(dev string, mtu int) error {
 	return h.onLink(dev, "change of MTU", func(l netlink.Link) error { return h.nl.LinkSetMTU(l, mtu) })

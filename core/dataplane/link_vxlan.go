@@ -17,6 +17,9 @@ type VXLAN struct {
 	Port     uint16     // outer UDP destination port
 	Learning bool
 	GBP      bool
+	// Other is set by a driver that read values which another program has set and flannel never
+	// does, such as "ttl=1". It is never wanted.
+	Other string
 }
 
 // Kind implements [LinkParams].
@@ -31,6 +34,7 @@ func (v *VXLAN) params() []param {
 		{"port", true, v.Port, func(f *fields) { v.Port = uint16(f.number(16)) }},
 		{"learning", v.Learning, nil, func(*fields) { v.Learning = true }},
 		{"gbp", v.GBP, nil, func(*fields) { v.GBP = true }},
+		{"other", v.Other != "", v.Other, func(f *fields) { v.Other = f.next() }},
 	}
 }
 

@@ -2,7 +2,10 @@ package linux
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 
 	vnl "github.com/vishvananda/netlink/nl"
 
@@ -15,7 +18,11 @@ type vxlanLink struct{}
 
 func (vxlanLink) parse(data []byte, into *link) {
 	var v dataplane.VXLAN
+	var other []string
 	for kind, value := range nl.Attrs(data) {
+		if name, odd := foreignValues[kind]; odd && len(value) == 1 && value[0] != 0 {
+			other = append(other, fmt.Sprintf("%s=%d", name, value[0]))
+		}
 		switch kind {
 		case vnl.IFLA_VXLAN_ID:
 			v.VNI = nl.U32(value)
@@ -24,6 +31,10 @@ func (vxlanLink) parse(data []byte, into *link) {
 		case vnl.IFLA_VXLAN_LOCAL, vnl.IFLA_VXLAN_LOCAL6:
 			if a := specified(value); a.IsValid() { // the kernel may report both families
 				v.Local = a
+			}
+		case vnl.IFLA_VXLAN_GROUP, vnl.IFLA_VXLAN_GROUP6:
+			if a := specified(value); a.IsValid() {
+				other = append(other, "remote="+a.String())
 			}
 		case vnl.IFLA_VXLAN_PORT:
 			if len(value) >= 2 {
@@ -35,7 +46,31 @@ func (vxlanLink) parse(data []byte, into *link) {
 			v.GBP = true
 		}
 	}
+	v.Other = strings.Join(other, ",")
 	into.Params = v
+}
+
+// foreignValues are bytes that other programs may set on a device, by which its packets may not
+// arrive. All of them are 0 on flannel's devices.
+var foreignValues = map[uint16]string{vnl.IFLA_VXLAN_TTL: "ttl", vnl.IFLA_VXLAN_TOS: "tos", vxlanDF: "df"}
+
+// vxlanDF is IFLA_VXLAN_DF (Linux include/uapi/linux/if_link.h).
+const vxlanDF = 29
+
+// putDefaults undoes what [foreignValues] tells, and a remote address, which is of the family of
+// the local one.
+func putDefaults(out *nl.Encoder, now dataplane.VXLAN) {
+	for _, kind := range slices.Sorted(maps.Keys(foreignValues)) {
+		out.Attr(kind, []byte{0})
+	}
+	if !strings.Contains(now.Other, "remote=") {
+		return
+	}
+	if now.Local.Is6() {
+		out.AttrAddr(vnl.IFLA_VXLAN_GROUP6, netip.IPv6Unspecified())
+	} else {
+		out.AttrAddr(vnl.IFLA_VXLAN_GROUP, netip.IPv4Unspecified())
+	}
 }
 
 func (vxlanLink) nameParent(params dataplane.LinkParams, name string) dataplane.LinkParams {
@@ -102,6 +137,9 @@ func (vxlanLink) adjust(ls *links, have link, wanted dataplane.Link) (changed bo
 		}
 		if want.Learning != now.Learning {
 			out.AttrFlag(vnl.IFLA_VXLAN_LEARNING, want.Learning)
+		}
+		if now.Other != "" {
+			putDefaults(out, now)
 		}
 	})
 	return err == nil, err

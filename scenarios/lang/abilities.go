@@ -205,6 +205,7 @@ type LinkEditor interface {
 	SetMTU(dev string, mtu int) error
 	Enslave(dev, master string) error
 	ProtoDown(dev string) error
+	SetTTL(dev string, ttl uint8) error // of a vxlan device's packets
 	// ReuseIndex deletes a device and gives its index to a new device.
 	ReuseIndex(dev, other string) error
 }

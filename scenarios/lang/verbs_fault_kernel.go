@@ -17,17 +17,18 @@ var foreignMAC = dataplane.MAC{0x02, 0xba, 0xdb, 0xad, 0xba, 0xd1}
 
 // faultLink performs
 //
-//	fault n2 link flannel.1 delete|down|up|down-up|mac|protodown|mtu=1200|address=198.51.100.7/32|master=cni0
+//	fault n2 link flannel.1 delete|down|up|down-up|mac|protodown|mtu=1200|ttl=1|address=198.51.100.7/32|master=cni0
 func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 	dev := a.word("device")
-	mtu := 0
+	mtu, ttl := 0, 0
 	addr := ""
 	what := ""
 	a.integer("mtu", &mtu)
+	a.integer("ttl", &ttl)
 	moved := a.text("address", &addr)
 	master := ""
 	a.text("master", &master)
-	if mtu == 0 && !moved && master == "" {
+	if mtu == 0 && ttl == 0 && !moved && master == "" {
 		what = a.word("what to do to " + dev)
 	}
 	links, err := afterArgs[LinkEditor](s, n, a)
@@ -37,6 +38,8 @@ func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 	switch {
 	case mtu != 0:
 		return links.SetMTU(dev, mtu)
+	case ttl != 0:
+		return links.SetTTL(dev, uint8(ttl))
 	case moved:
 		return s.readdress(n, dev, addr)
 	case master != "":
@@ -59,8 +62,8 @@ func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 	case "protodown":
 		return links.ProtoDown(dev)
 	}
-	return fmt.Errorf("fault link %s: want delete, down, up, down-up, mac, protodown, mtu=N, address=IP/N or master=LINK",
-		what)
+	return fmt.Errorf("fault link %s: want delete, down, up, down-up, mac, protodown, mtu=N, ttl=N, "+
+		"address=IP/N or master=LINK", what)
 }
 
 // readdress replaces all addresses of a device with a foreign one.

@@ -93,6 +93,18 @@ func (h *Host) ProtoDown(name string) error {
 	}, "protodown on")
 }
 
+// SetTTL makes a vxlan link send its packets with a TTL.
+func (h *Host) SetTTL(name string, ttl uint8) error {
+	return h.onLink(name, func(l *link) error {
+		v, ok := l.device.(*vxlanDevice)
+		if !ok {
+			return fmt.Errorf("ttl: %w", driver.ErrUnsupported)
+		}
+		v.ttl, v.Other = ttl, fmt.Sprintf("ttl=%d", ttl)
+		return nil
+	}, "ttl %d", ttl)
+}
+
 // SetMAC gives a link another MAC.
 func (h *Host) SetMAC(name string, mac dataplane.MAC) error {
 	return h.onLink(name, func(l *link) error {

@@ -20,6 +20,7 @@ type vxlanDevice struct {
 	stack *stack
 	link  *link       // nil until the kernel has accepted the device
 	outer cidr.Family // of the packets on the wire, even when the local address changes
+	ttl   uint8       // of the outer packets; 0: the host's
 }
 
 func (v *vxlanDevice) params() dataplane.LinkParams { return v.VXLAN }
@@ -149,7 +150,7 @@ func (v *vxlanDevice) check(o dataplane.Link) error {
 func (v *vxlanDevice) change(params dataplane.LinkParams) {
 	want := params.(dataplane.VXLAN)
 	moved := v.Parent != want.Parent
-	v.VXLAN = want
+	v.VXLAN, v.ttl = want, 0
 	if moved {
 		v.link.mtu = min(v.link.mtu, max(minMTU, v.mtuLimit()))
 	}

@@ -48,7 +48,7 @@ func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 		frame = spoilChecksum(frame, packet)
 	}
 	p.pass(s, "encap", fmt.Sprintf("%s vni %d to %s", l.name, v.VNI, entry.value))
-	outer := ipHeader{src: src, dst: entry.value, proto: protoUDP}
+	outer := ipHeader{src: src, dst: entry.value, proto: protoUDP, ttl: v.ttl}
 	datagram := udpDatagram{src: flowPort(packet), dst: v.Port, body: vxlanFrame(v.VNI, frame)}
 	s.send(outer, datagram.payload(&outer), p)
 }
