@@ -30,8 +30,26 @@ var needs = map[string]func(testing.TB, *world){
 	"tun":   func(t testing.TB, _ *world) { needTUN(t) },
 	"ipip":  needIPIP,
 
+	"rename": needRename,
+
 	"wireguard":           needWireGuard,
 	"wireguard-userspace": func(t testing.TB, _ *world) { needTUN(t) },
+}
+
+// needRename skips a test on a kernel before 6.2, where a renamed link loses what is on it.
+func needRename(t testing.TB, w *world) {
+	t.Helper()
+	probe := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe", Flags: net.FlagUp}, VxlanId: 1}
+	if err := w.host.LinkAdd(probe); err != nil {
+		t.Fatal(err)
+	}
+	err := w.host.LinkSetName(probe, "probe2")
+	if err := w.host.LinkDel(probe); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip("this kernel renames no link that is up: ", err)
+	}
 }
 
 // needWireGuard skips a test on a kernel without WireGuard.
