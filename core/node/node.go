@@ -64,6 +64,7 @@ type networkState struct {
 	doc     lease.Document
 	inForce lease.Document  // the last doc that could be used: that of config
 	since   int64           // see [ways.Set.Since]
+	before  []*lease.Lease  // likewise
 	err     error           // why doc is not in force
 	refusal error           // why the host cannot run doc beside its other networks
 	history uint64          // of the datastore that held inForce; 0: it may have lost inForce by accident

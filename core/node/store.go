@@ -168,6 +168,7 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 	}
 	if s.backend == nil || s.backend.Present() != set.Present() {
 		s.since = n.revisionOf(doc)
+		s.before = n.plainUntil(s.since)
 	}
 	n.host.rememberNetworks(network)
 	n.host.chosen = false
@@ -175,12 +176,23 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 }
 
 // revisionOf returns the revision at which a config was written, to compare those of records with;
-// 0: the config is not in the datastore of the records.
+// 0: they do not compare. Those of an etcd do, and no other datastore has a history.
 func (n *Node) revisionOf(doc lease.Document) int64 {
-	if n.assigned() != nil {
+	if n.network.history == 0 {
 		return 0
 	}
 	return doc.Revision
+}
+
+// plainUntil returns the records without ways of a revision and before.
+func (n *Node) plainUntil(revision int64) []*lease.Lease {
+	var plain []*lease.Lease
+	for _, l := range n.store.snap.Leases {
+		if l.Attrs.Ways.IsEmpty() && l.ModRevision <= revision {
+			plain = append(plain, l)
+		}
+	}
+	return plain
 }
 
 func describe(network config.Network) string {

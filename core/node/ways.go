@@ -66,7 +66,7 @@ func (n *Node) useWays(set *ways.Set) {
 		n.event(Info, "backend-change", fmt.Sprintf("going on with a change of the backend from %s to %s",
 			strings.Join(set.Former(), ", "), set.Present()))
 	}
-	s.backend = set.Meeting(s.met).Leaving(s.left).Since(s.since)
+	s.backend = set.Meeting(s.met).Leaving(s.left).Since(s.since, s.before)
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
 	}

@@ -19,6 +19,7 @@ import (
 const (
 	hostgwConfig    = `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`
 	wireguardConfig = `{"Network":"10.5.0.0/16","Backend":{"Type":"wireguard"}}`
+	portConfig      = `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":4789}}`
 
 	hostgwID    = `{"Type":"host-gw"}`
 	vxlanID     = `{"Type":"vxlan"}`
@@ -344,7 +345,9 @@ func TestForgetsAWayThatNoPeerKnows(t *testing.T) {
 // While a peer has not followed a change of vxlan's port, the former device stays, under another name that the
 // state file knows first. A kernel that refuses the renaming makes the node replace the device.
 func TestPortChange(t *testing.T) {
-	for name, refusal := range map[string]error{"renamed": nil, "refused": driver.ErrUnsupported, "taken": driver.ErrExists} {
+	for name, refusal := range map[string]error{
+		"renamed": nil, "refused": driver.ErrUnsupported, "taken": driver.ErrExists,
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, vxlanConfig)
 			w.put(vxlanPeer("10.5.99.0-24", 99))
@@ -367,7 +370,7 @@ func TestPortChange(t *testing.T) {
 				}
 				return nil
 			}
-			w.configure(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":4789}}`)
+			w.configure(portConfig)
 			w.pass(time.Minute)
 			w.wantReady()
 			if !saved {
@@ -393,7 +396,7 @@ func TestPortChange(t *testing.T) {
 
 // A node that takes over from upstream, whose record does not name the port, has no way beside that of the config.
 func TestPortAfterUpstream(t *testing.T) {
-	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":4789}}`)
+	w := newWorld(t, portConfig)
 	w.put(vxlanPeer("10.5.99.0-24", 99))
 	w.put(vxlanPeer("10.5.7.0-24", 3)) // of this host
 	w.tell()
@@ -401,5 +404,34 @@ func TestPortAfterUpstream(t *testing.T) {
 	w.wantReady()
 	if w.count("backend-change") > 0 || len(w.host.Links) != 1 {
 		t.Errorf("devices %v\n%s", w.host.Links, w.log())
+	}
+}
+
+// Without a history, as with a server of upstream's, the revisions of config and records do not compare: a peer's record
+// without ways is of the former port, however late it was written. With one, a record with the same content is one
+// that was renewed.
+func TestRecordsWithoutAPort(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		history uint64
+		mac     byte // of the peer's device at the end
+		want    string
+	}{
+		{"no history", 0, 98, "fl.1.8472"}, {"renewed", 1, 99, "fl.1.8472"}, {"a new device", 1, 98, "flannel.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, vxlanConfig)
+			w.snap.History = c.history
+			peer := w.put(vxlanPeer("10.5.99.0-24", 99))
+			w.tell()
+			w.pass(time.Minute)
+			w.configure(portConfig)
+			w.pass(time.Minute)
+			peer.Attrs.BackendData = vxlanPeer("10.5.99.0-24", c.mac).Attrs.BackendData
+			w.put(peer)
+			w.tell()
+			w.pass(time.Minute)
+			w.wantRouteBy("after the peer's write", "10.5.99.0/24", c.want)
+		})
 	}
 }

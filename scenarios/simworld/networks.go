@@ -40,9 +40,11 @@ func (w *World) OfNetwork(top lang.Topology) (lang.World, error) {
 // storeOptions returns the options of the network's store: several networks share one etcd.
 func (w *World) storeOptions(kubeConfig string) store.Options {
 	o := store.Options{Nodes: kubeConfig}
+	if kubeConfig == "" {
+		o.History = 1
+	}
 	if w.top.Network != "" {
 		o.Prefix = "/coreos.com/network/" + w.top.Network
-		o.History = 1
 	}
 	if len(*w.worlds) > 0 && (*w.worlds)[0] != w {
 		o.Beside = (*w.worlds)[0].storage

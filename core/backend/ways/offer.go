@@ -60,10 +60,19 @@ func Offers(a *lease.Attrs, id string) (offered, inUse bool) {
 // identityOf returns the identity of the way for which a peer's record is written.
 func (s *Set) identityOf(l *lease.Lease) string {
 	id, present := identityOf(&l.Attrs), s.ways[0]
-	if l.Attrs.Ways.IsEmpty() && s.since > 0 && l.ModRevision > s.since && present.id != id && present.replaces(id) {
+	if s.isSince(l) && present.id != id && present.replaces(id) {
 		return present.id
 	}
 	return id
+}
+
+// isSince reports whether a record without ways is of a daemon that has begun with the present way: see [Set.Since].
+func (s *Set) isSince(l *lease.Lease) bool {
+	if !l.Attrs.Ways.IsEmpty() || s.since == 0 || l.ModRevision <= s.since {
+		return false
+	}
+	before := s.before[l.Key]
+	return before == nil || !before.Attrs.Equal(l.Attrs)
 }
 
 // offers is [Offers] for a peer's record.

@@ -20,7 +20,8 @@ type Set struct {
 	met  map[dataplane.WGPeerKey]bool // see [Set.Meeting]
 	left map[string]bool              // see [Set.Leaving]
 
-	since int64 // see [Set.Since]
+	since  int64                      // see [Set.Since]
+	before map[lease.Key]*lease.Lease // likewise
 
 	refused map[refusal]bool // the peers that a backend cannot serve, in one rendering
 }
@@ -112,10 +113,15 @@ func (s *Set) Leaving(left map[string]bool) *Set {
 // Since returns the set for a node whose present way is that of the config since a revision of
 // the datastore; 0: unknown, as where the datastore holds no config. Records of upstream tell some
 // ways apart as little as their data do, such as the ports of vxlan. One that was written since
-// is of a daemon that has begun with the present way.
-func (s *Set) Since(revision int64) *Set {
+// is of a daemon that has begun with the present way, except if it says the same as a record from
+// before: upstream renews its lease by writing the record again (interop 3.4). With another port
+// its device has another MAC.
+func (s *Set) Since(revision int64, before []*lease.Lease) *Set {
 	next := *s
-	next.since = revision
+	next.since, next.before = revision, make(map[lease.Key]*lease.Lease, len(before))
+	for _, l := range before {
+		next.before[l.Key] = l
+	}
 	return &next
 }
 

@@ -1,6 +1,7 @@
 package ways
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,7 +144,7 @@ func TestAside(t *testing.T) {
 }
 
 // Records of upstream do not name the port. One that was written after the config is of a daemon
-// that has begun with it.
+// that has begun with it, unless it says what it said before.
 func TestSince(t *testing.T) {
 	s := opened(t, false, port4789, vxlan)
 	plain := record(2, "vxlan", vtep(1, 2), lease.Ways{})
@@ -152,7 +153,7 @@ func TestSince(t *testing.T) {
 		want           int
 	}{{0, 20, 1}, {10, 9, 1}, {10, 10, 1}, {10, 11, 0}} {
 		plain.ModRevision = c.written
-		set := s.Since(c.since)
+		set := s.Since(c.since, nil)
 		if got, ok := set.choose(plain, cidr.V4); got != c.want || !ok {
 			t.Errorf("written at %d, present way since %d: way %d (%t), want %d", c.written, c.since, got, ok, c.want)
 		}
@@ -161,14 +162,22 @@ func TestSince(t *testing.T) {
 			t.Errorf("written at %d, present way since %d: keeps the former way: %t", c.written, c.since, kept)
 		}
 	}
+	before := *plain
+	before.ModRevision = 9
+	for data, want := range map[string]int{vtep(1, 2): 1, vtep(1, 5): 0} { // renewed, and of a new device
+		plain.Attrs.BackendData, plain.ModRevision = json.RawMessage(data), 11
+		if got, ok := s.Since(10, []*lease.Lease{&before}).choose(plain, cidr.V4); got != want || !ok {
+			t.Errorf("written again with %s: way %d (%t), want %d", data, got, ok, want)
+		}
+	}
 	named := record(3, "vxlan", vtep(1, 3), lease.Ways{Former: []lease.FormerWay{formerly(hostGW)}})
 	named.ModRevision = 11
-	if got, ok := s.Since(10).choose(named, cidr.V4); got != 1 || !ok {
+	if got, ok := s.Since(10, nil).choose(named, cidr.V4); got != 1 || !ok {
 		t.Errorf("a record of ours: way %d (%t), want 1", got, ok)
 	}
 	other := record(4, "vxlan", vtep(7, 4), lease.Ways{})
 	other.ModRevision = 11
-	if got := s.Since(10).identityOf(other); got != vxlan7 {
+	if got := s.Since(10, nil).identityOf(other); got != vxlan7 {
 		t.Errorf("a record of another VNI has the way %s", got)
 	}
 }
