@@ -321,9 +321,23 @@ func (n *Node) maybePublished(id string) bool {
 
 // publishable returns the attributes for the node's record. The record offers a way
 // once the host can receive through it, and calls a former one unused once the host
-// sends to no peer through it, until the node sends through it again.
+// sends to no peer through it, until the node sends through it again. A record that
+// is written anew names its way.
 func (n *Node) publishable() lease.Attrs {
-	return n.network.backend.Publish(n.lease.full, n.ready, n.unused)
+	a := n.network.backend.Publish(n.lease.full, n.ready, n.unused)
+	if last, ok := n.lastRecord(); ok && last.Equal(a) {
+		return a
+	}
+	return n.network.backend.Name(a)
+}
+
+// lastRecord returns the attributes of the node's record: those that it holds, or that an earlier run has left.
+func (n *Node) lastRecord() (lease.Attrs, bool) {
+	if n.lease.grant != nil {
+		return n.lease.grant.Attrs, true
+	}
+	own, ok := n.ownRecord()
+	return own.Attrs, ok
 }
 
 // ready reports whether the host can receive through a way, or peers already rely on it.

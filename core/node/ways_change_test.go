@@ -435,3 +435,36 @@ func TestRecordsWithoutAPort(t *testing.T) {
 		})
 	}
 }
+
+// A node that cannot make the device of the new port stays with the former one. Its record says so once it is written
+// anew: peers could take one without ways for a record of upstream with the new port.
+func TestRecordOfTheFormerPort(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.snap.History = 1
+	w.put(vxlanPeer("10.5.99.0-24", 99))
+	w.tell()
+	w.pass(time.Minute)
+	w.applyErr = func(op dataplane.Op) error {
+		if l, is := op.Object.(dataplane.Link); is && op.Verb == dataplane.Create && vxlanOf(l).Port == 4789 {
+			return driver.ErrBusy
+		}
+		return nil
+	}
+	w.configure(portConfig)
+	w.pass(time.Minute)
+	own := w.own()
+	if !own.Attrs.Ways.IsEmpty() {
+		t.Errorf("the record was written without need: %s", lease.EncodeAttrs(own.Attrs))
+	}
+	key, changed := own.Key, own
+	changed.Attrs.BackendData = vxlanPeer("10.5.99.0-24", 98).Attrs.BackendData
+	w.put(changed) // by another program
+	for range 2 {  // and after a restart
+		w.tell()
+		w.pass(time.Minute)
+		if now, _ := findLease(&w.snap, key); string(now.Attrs.Ways.Present) != vxlanID {
+			t.Errorf("record %s", lease.EncodeAttrs(now.Attrs))
+		}
+		w.start()
+	}
+}
