@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/flanneld/flannel/cni/install"
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -113,7 +114,7 @@ func (f *Facts) firewalld() []Finding {
 	}
 	devices := []string{"cni0"}
 	for _, l := range f.Host.Links {
-		if strings.HasPrefix(l.Name, "flannel") {
+		if strings.HasPrefix(l.Name, "flannel") || all.NamesDevice(l.Name) {
 			devices = append(devices, l.Name)
 		}
 	}
@@ -143,7 +144,7 @@ func (f *Facts) takers() []Finding {
 		finding := Finding{Level: OK, Topic: "udev", Text: "a .link file leaves the MACs of flannel's devices alone"}
 		if !f.names(".link", "flannel") {
 			finding = Finding{Level: Warning, Topic: "udev",
-				Remedy: `printf '[Match]\nOriginalName=flannel*\n[Link]\nMACAddressPolicy=none\n' > ` +
+				Remedy: `printf '[Match]\nOriginalName=flannel* fl.* fl6.*\n[Link]\nMACAddressPolicy=none\n' > ` +
 					`/etc/systemd/network/50-flannel.link`,
 				Text: "systemd's 99-default.link gives new devices another MAC; flanneld follows, and upstream does not"}
 		}
@@ -161,7 +162,8 @@ func (f *Facts) networkManager() Finding {
 	}
 	return Finding{Level: Warning, Topic: "NetworkManager",
 		Text: "it may manage flannel's devices, and remove their addresses and routes",
-		Remedy: `printf '[keyfile]\nunmanaged-devices=interface-name:flannel*;interface-name:cni*;interface-name:veth*\n'` +
+		Remedy: `printf '[keyfile]\nunmanaged-devices=interface-name:flannel*;interface-name:fl.*;interface-name:fl6.*;` +
+			`interface-name:cni*;interface-name:veth*\n'` +
 			" > /etc/NetworkManager/conf.d/flannel.conf && systemctl reload NetworkManager"}
 }
 
