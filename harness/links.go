@@ -211,7 +211,12 @@ func (h *Host) forgetUnanswered() error {
 func (h *Host) FlushFDB(dev string) error {
 	return h.onLink(dev, "flush of forwarding entries", func(l netlink.Link) error {
 		entries, err := h.nl.NeighList(l.Attrs().Index, unix.AF_BRIDGE)
-		return errors.Join(err, each(entries, func(n netlink.Neigh) error { return h.nl.NeighDel(&n) }))
+		return errors.Join(err, each(entries, func(n netlink.Neigh) error {
+			if n.IP == nil { // it has a next hop
+				n.IP = net.IPv4zero
+			}
+			return h.nl.NeighDel(&n)
+		}))
 	})
 }
 

@@ -12,8 +12,9 @@ import (
 // A look returns these objects with their true values, foreign ones too:
 //   - the links named, if they exist;
 //   - on those links: all permanent global addresses, all permanent
-//     neighbours, all permanent "self" FDB entries with a destination, all
-//     WireGuard peers, and the proxy that this driver itself runs, with its peers;
+//     neighbours, all permanent "self" FDB entries with a destination or a
+//     next-hop object, all WireGuard peers, and the proxy that this driver itself
+//     runs, with its peers;
 //   - routes of the main table that carry [Protocol], leave through those links
 //     or lie inside Networks; for each key the one the kernel would use first;
 //   - next-hop objects of IPv4 that carry [Protocol];

@@ -24,8 +24,13 @@ func (k FDBKey) Key() FDBKey { return k }
 // FDBEntry is a permanent "self" entry: frames to MAC leave inside packets to Dst.
 type FDBEntry struct {
 	FDBKey
-	Dst netip.Addr
+	Dst netip.Addr // unspecified: see Odd
 }
+
+// Odd reports whether a driver read an entry that the fields do not describe: one with a port, VNI or
+// link of its own, or with a next-hop object in place of a destination. It has the unspecified address
+// as its destination, and is never wanted. Linux does not replace the last kind, and reports no error.
+func (e FDBEntry) Odd() bool { return e.Dst.IsUnspecified() }
 
 // String returns the canonical form, such as
 // "fdb c6:d2:32:6f:8f:44 dst 192.168.64.3 dev flannel.1".

@@ -36,6 +36,9 @@ func (v Verb) String() string {
 // see [Link.Become]. If the Link has a former name, Replace first renames that
 // device, which takes along everything on it.
 //
+// Replace of an FDBEntry that is odd and has a next hop changes nothing, and succeeds:
+// see [FDBEntry.Odd]. It needs Delete first.
+//
 // Replace of a Chain writes the whole chain, rules and jump, in one transaction.
 // Successive chains of one flavour and family in a plan share a transaction. A
 // packet meets either all old rules or all new ones.

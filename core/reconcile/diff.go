@@ -246,7 +246,18 @@ func (d *differ) wgPeers() {
 
 func (d *differ) fdb() {
 	have := surviving(d, &d.have.FDB, func(e dataplane.FDBEntry) bool { return d.flushed[e.Link].all })
-	diffTable(d, &d.want.FDB, have, func(e dataplane.FDBEntry) string { return e.Link })
+	d.want.FDB.Differences(have, func(want, have *dataplane.FDBEntry) {
+		if want == nil {
+			d.removeOwn(*have, have.Link)
+			return
+		}
+		if have != nil && have.Odd() {
+			// An entry with a next hop keeps that whatever replaces it, and Linux reports no error
+			// (drivers/net/vxlan/vxlan_core.c, vxlan_fdb_replace).
+			d.add(dataplane.Delete, *have)
+		}
+		d.add(dataplane.Replace, *want)
+	})
 }
 
 func (d *differ) neighs() {
@@ -264,10 +275,17 @@ func diffTable[K dataplane.Key[K], V dataplane.Row[K]](
 	want.Differences(have, func(want, have *V) {
 		if want != nil {
 			d.add(dataplane.Replace, *want)
-		} else if on := link(*have); d.opts.Own.Links[on] {
-			d.remove(*have, on)
+		} else {
+			d.removeOwn(*have, link(*have))
 		}
 	})
+}
+
+// removeOwn deletes an object if it is on one of our links.
+func (d *differ) removeOwn(o dataplane.Object, link string) {
+	if d.opts.Own.Links[link] {
+		d.remove(o, link)
+	}
 }
 
 // nextHops replaces the next hops that differ, before the routes that use them. It deletes

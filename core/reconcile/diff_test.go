@@ -89,6 +89,12 @@ del addr 10.6.9.0/32 dev flannel.1`},
 replace fdb c6:00:00:00:00:33 dst 192.168.64.4 dev flannel.1
 replace neigh 10.5.3.0 lladdr c6:00:00:00:00:33 dev flannel.1
 del fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1`},
+	{name: "an odd entry makes way for ours, and goes where none is wanted",
+		want: self + peer, have: self + strings.Replace(peer, "192.168.64.4", "0.0.0.0", 1) +
+			"fdb c6:00:00:00:00:05 dst 0.0.0.0 dev flannel.1", ops: `
+del fdb c6:00:00:00:00:03 dst 0.0.0.0 dev flannel.1
+replace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
+del fdb c6:00:00:00:00:05 dst 0.0.0.0 dev flannel.1`},
 	{name: "a changed VNI needs a new device, which takes everything along",
 		want: strings.Replace(self, "id 1", "id 2", 1) + peer, have: self + peer, ops: `
 del link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up id 1 dev eth0 local 192.168.64.3 port 8472

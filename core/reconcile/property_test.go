@@ -117,8 +117,11 @@ func drawState(t *rapid.T, label string, wanted bool) *dataplane.State {
 			s.AddNextHop(dataplane.NextHop{ID: dataplane.NextHopFor(subnet), Link: link, Via: subnet.Addr()})
 		}
 		s.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: link, IP: subnet.Addr()}, MAC: mac})
-		s.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: link, MAC: mac},
-			Dst: netip.AddrFrom4([4]byte{192, 168, 64, byte(i)})})
+		to := netip.AddrFrom4([4]byte{192, 168, 64, byte(i)})
+		if !wanted && rapid.Bool().Draw(t, "odd") {
+			to = netip.IPv4Unspecified()
+		}
+		s.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: link, MAC: mac}, Dst: to})
 	}
 	return s
 }
@@ -126,6 +129,11 @@ func drawState(t *rapid.T, label string, wanted bool) *dataplane.State {
 // perform applies an op to a state as a kernel would.
 func perform(s *dataplane.State, op dataplane.Op) {
 	if op.Verb != dataplane.Delete {
+		if e, is := op.Object.(dataplane.FDBEntry); is {
+			if have, _ := s.FDB.Get(e.FDBKey); have.Odd() {
+				return // it keeps its next hop
+			}
+		}
 		s.Put(op.Object)
 		return
 	}

@@ -55,6 +55,7 @@ const (
 	FlushRoutes  ActionVerb = "flush-routes"  // Link: all routes of the main table through it
 	FlushNeighs  ActionVerb = "flush-neighs"  // Link: all its neighbours, permanent or not
 	FlushFDB     ActionVerb = "flush-fdb"     // Link: all its "self" FDB entries
+	DivertFDB    ActionVerb = "divert-fdb"    // Link: all its "self" FDB entries lead to a next-hop object
 	AddBlackhole ActionVerb = "add-blackhole" // Object: a Route of which Dst, Metric and Protocol count
 )
 
@@ -73,7 +74,7 @@ func ParseAction(line string) (Action, error) {
 	switch a.Verb {
 	case Add, Append, Learn, Remove, AddBlackhole:
 		a.Object, err = dataplane.ParseObject(rest)
-	case Up, Down, CarrierOn, CarrierOff, FlushAddrs, FlushRoutes, FlushNeighs, FlushFDB:
+	case Up, Down, CarrierOn, CarrierOff, FlushAddrs, FlushRoutes, FlushNeighs, FlushFDB, DivertFDB:
 		err = wantWords(words, 1)
 		if err == nil {
 			a.Link = words[0]

@@ -2,6 +2,7 @@ package linux
 
 import (
 	"fmt"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -113,16 +114,15 @@ func (e entry) neigh(link string) (dataplane.Neigh, bool) {
 }
 
 // fdb returns the entry as a permanent forwarding entry with a destination, if
-// it is one. The core has no form for an entry with a port, VNI or link of its
-// own: it reads back with the unspecified destination. No backend wants that,
-// so the planner replaces or removes it.
+// it is one. See [dataplane.FDBEntry.Odd] for those with a port, VNI, link or
+// next hop of their own. One with a next hop has no destination at all.
 func (e entry) fdb(link string) (dataplane.FDBEntry, bool) {
 	dst := nl.Addr(e.dst)
+	if e.odd {
+		dst = netip.IPv4Unspecified()
+	}
 	if e.state&unix.NUD_PERMANENT == 0 || e.flags&unix.NTF_SELF == 0 || len(e.mac) != 6 || !dst.IsValid() {
 		return dataplane.FDBEntry{}, false
-	}
-	if e.odd {
-		dst = unspecified(dst)
 	}
 	return dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: link, MAC: dataplane.MAC(e.mac)}, Dst: dst}, true
 }

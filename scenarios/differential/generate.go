@@ -145,7 +145,7 @@ func (g *generator) op() string {
 
 func (g *generator) action() string {
 	switch verb := g.one("up", "down", "up", "down", "carrier-on", "carrier-off", "mtu", "mac",
-		"flush-addrs", "flush-routes", "flush-neighs", "flush-fdb",
+		"flush-addrs", "flush-routes", "flush-neighs", "flush-fdb", "divert-fdb",
 		"add", "add", "add", "del", "del", "learn", "append", "add-blackhole"); verb {
 	case "carrier-on", "carrier-off":
 		return verb + " " + g.one(uplinks...)

@@ -219,6 +219,12 @@ type TableFlusher interface {
 	FlushNextHops(dev string) error
 }
 
+// FDBDiverter is a host on which another program can lead the forwarding entries of a vxlan device elsewhere.
+type FDBDiverter interface {
+	// DivertFDB makes a foreign next-hop object the destination of all of them.
+	DivertFDB(dev string) error
+}
+
 // Kernel reads and changes single objects of a host, as an operator would.
 type Kernel interface {
 	State(extent dataplane.Extent) (*dataplane.State, error)

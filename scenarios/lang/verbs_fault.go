@@ -20,8 +20,8 @@ type breaking func(s *Session, name string, n Node, a *args, input string) error
 func breakings() map[string]breaking {
 	return map[string]breaking{
 		"link": faultLink, "flush": faultFlush, "uplink": faultUplink, "carrier": faultCarrier, "sysctl": faultSysctl,
-		"forwarding": faultForwarding,
-		"add":        faultObjects(Kernel.Add), "remove": faultObjects(Kernel.Remove), "shadow": faultShadow,
+		"divert": faultDivert, "forwarding": faultForwarding,
+		"add": faultObjects(Kernel.Add), "remove": faultObjects(Kernel.Remove), "shadow": faultShadow,
 		"exchange": faultObjects(exchange), "replace": faultObjects(Kernel.Replace),
 		"unroute": faultUnroute,
 		"index":   faultIndex, "ops": faultOps, "looks": faultLooks, "hints": faultHints,

@@ -103,6 +103,16 @@ func faultFlush(s *Session, _ string, n Node, a *args, _ string) error {
 	return flush(dev)
 }
 
+// faultDivert performs "fault n2 divert flannel.1".
+func faultDivert(s *Session, _ string, n Node, a *args, _ string) error {
+	dev := a.word("device")
+	host, err := afterArgs[FDBDiverter](s, n, a)
+	if err != nil {
+		return err
+	}
+	return host.DivertFDB(dev)
+}
+
 // faultUplink performs
 //
 //	fault n2 uplink down|up|down-up|address=192.168.64.77|mtu=1400

@@ -21,6 +21,7 @@ func extras() []fault {
 		onVXLAN(often(1, one("link-enslaved", "fault N link D master=cni0"))),
 		onVXLAN(often(1, one("link-protodown", "fault N link D protodown"))),
 		onVXLAN(often(1, one("link-ttl", "fault N link D ttl=1"))),
+		onVXLAN(often(1, one("fdb-diverted", "fault N divert D"))),
 		{name: "port-blocked", weight: 1, fits: func(s shape) bool { return ports[s.backend] != "" && !s.nat },
 			draw: func(d *drawing) []Step {
 				return []Step{{Line: d.fill("fault N block udp port=" + ports[d.top.backend])}}

@@ -35,6 +35,10 @@ func (w *walk) vxlan(v dataplane.VXLAN) error {
 	if !ok {
 		return w.end("fdb_missing", "tunnel", heals, "%s has no forwarding entry for %s", link, n.MAC)
 	}
+	if e.Odd() {
+		return w.end("fdb_missing", "tunnel", heals, "the forwarding entry of %s for %s is another program's, and leads "+
+			"elsewhere", link, n.MAC)
+	}
 	if own, err := w.Route(Question{Dst: v.Local}); v.Local.IsValid() && (err != nil || !own.Local) {
 		text := fmt.Sprintf("%s sends from %s, which is no address of this host", link, v.Local)
 		if v.Local.Is4() {

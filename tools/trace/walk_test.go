@@ -219,6 +219,12 @@ func TestWhereAPacketEnds(t *testing.T) {
 		{"fdb_missing", "tunnel", 84, func(k *fakeKernel) {
 			k.view.State.FDB = dataplane.Table[dataplane.FDBKey, dataplane.FDBEntry]{}
 		}},
+		{"fdb_missing", "tunnel", 84, func(k *fakeKernel) {
+			for _, e := range k.view.State.Clone().FDB.All {
+				e.Dst = netip.IPv4Unspecified()
+				k.view.State.FDB.Put(e)
+			}
+		}},
 		{"bad_source", "tunnel", 84, func(k *fakeKernel) { k.routes["192.168.64.1"] = Route{Link: "eth0"} }},
 		{"no_route", "underlay", 84, func(k *fakeKernel) { delete(k.routes, "192.168.64.2") }},
 		{"loop", "underlay", 84, func(k *fakeKernel) { k.routes["192.168.64.2"] = Route{Local: true} }},

@@ -197,7 +197,14 @@ func (h *Host) flush(verb drivertest.ActionVerb, l netlink.Link) error {
 		})
 	case drivertest.FlushFDB:
 		all, err := h.NeighList(index, unix.AF_BRIDGE)
-		return each(all, err, func(n netlink.Neigh) error { return h.NeighDel(&n) })
+		return each(all, err, func(n netlink.Neigh) error {
+			if n.IP == nil { // it has a next hop
+				n.IP = net.IPv4zero
+			}
+			return h.NeighDel(&n)
+		})
+	case drivertest.DivertFDB:
+		return h.divertFDB(l)
 	}
 	return fmt.Errorf("unknown verb %q", verb)
 }

@@ -110,11 +110,13 @@ func (s *stack) applyFDB(verb dataplane.Verb, o dataplane.FDBEntry) error {
 	if verb != dataplane.Delete && cidr.FamilyOf(o.Dst) != v.outer {
 		return fmt.Errorf("destination of another family than the link: %w", driver.ErrUnsupported)
 	}
+	have, there := l.fdb.get(o.MAC)
 	if verb == dataplane.Replace && validMAC(o.MAC) {
-		l.fdb.set(o.MAC, fdbEntry{o.Dst, true})
+		if !there || !have.value.IsUnspecified() { // the kernel keeps a next hop, and reports no error
+			l.fdb.set(o.MAC, fdbEntry{o.Dst, true})
+		}
 		return nil
 	}
-	have, there := l.fdb.get(o.MAC)
 	if verb == dataplane.Replace {
 		if there { // the kernel keeps a learnt entry all the same
 			l.fdb.set(o.MAC, fdbEntry{have.value, true})

@@ -174,6 +174,19 @@ func (h *Host) FlushFDB(name string) error {
 	return h.onLink(name, func(l *link) error { l.fdb.clear(); return nil }, "flush fdb")
 }
 
+// DivertFDB makes a foreign next hop the destination of all forwarding entries of a vxlan link.
+func (h *Host) DivertFDB(name string) error {
+	return h.onLink(name, func(l *link) error {
+		if _, ok := l.device.(*vxlanDevice); !ok {
+			return fmt.Errorf("not a vxlan link: %w", driver.ErrUnsupported)
+		}
+		for mac := range l.fdb.all {
+			l.fdb.set(mac, fdbEntry{netip.IPv4Unspecified(), true})
+		}
+		return nil
+	}, "divert fdb")
+}
+
 // RouteAdd adds a route of any protocol.
 func (h *Host) RouteAdd(o dataplane.Route) error { return h.addRoute(o, true) }
 

@@ -15,7 +15,7 @@ type entry[V any] struct {
 // neigh is a neighbour's link address.
 type neigh = entry[dataplane.MAC]
 
-// fdbEntry names the host of a MAC.
+// fdbEntry names the host of a MAC. The unspecified address stands for a next hop of another program.
 type fdbEntry = entry[netip.Addr]
 
 // entries is a table of a link whose keys and values are interned.

@@ -128,6 +128,7 @@ func TestTunnelDropsHaveNames(t *testing.T) {
 			must(t, l.hosts[0].FlushNeigh("flannel.1"))
 		}, DropNeighMissing, "n1"},
 		{"fdb flushed", func(t *testing.T, l *lab) { must(t, l.hosts[0].FlushFDB("flannel.1")) }, DropFDBMissing, "n1"},
+		{"fdb diverted", func(t *testing.T, l *lab) { must(t, l.hosts[0].DivertFDB("flannel.1")) }, DropFDBMissing, "n1"},
 		{"wrong neighbour", func(t *testing.T, l *lab) {
 			program(t, l.hosts[0], "replace neigh 10.5.2.0 lladdr "+mac(7)+" dev flannel.1",
 				"add fdb "+mac(7)+" dst 192.168.64.2 dev flannel.1")

@@ -27,6 +27,10 @@ func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 		s.drop(p, DropFDBMissing, head.dst.String()+" dev "+l.name)
 		return
 	}
+	if entry.value.IsUnspecified() {
+		s.drop(p, DropFDBMissing, head.dst.String()+" leads to a foreign next hop dev "+l.name)
+		return
+	}
 	src := v.Local
 	if !src.IsValid() {
 		src = s.sourceFor(entry.value)

@@ -62,6 +62,7 @@ func (h Host) Do(_ context.Context, d drivertest.Action) error {
 		drivertest.FlushRoutes: h.FlushRoutes,
 		drivertest.FlushNeighs: h.FlushNeigh,
 		drivertest.FlushFDB:    h.FlushFDB,
+		drivertest.DivertFDB:   h.DivertFDB,
 	}[d.Verb]
 	if !ok {
 		return fmt.Errorf("unknown verb %q", d.Verb)
