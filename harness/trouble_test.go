@@ -99,6 +99,24 @@ var _ = Describe("flannelctl", Ordered, func() {
 		Expect(run(ctx, node, tool, "ping 192.168.64.3")).To(ContainSubstring("3 probes, 3 lost"))
 	}, SpecTimeout(3*time.Minute))
 
+	It("reaches a daemon whose directory below /run was emptied", func(ctx context.Context) {
+		node := newLab(ctx, harness.Options{Nodes: 1, Daemon: daemon, LeaseTTL: time.Minute,
+			Config: `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`}).Nodes[0]
+		Expect(node.Start()).To(Succeed())
+		Expect(node.WaitReady(ctx)).To(Succeed())
+		status := func() (string, error) {
+			return node.Shell(ctx, tool+" status --subnet-file="+node.SubnetFile()+" 2>&1 || [ $? = 1 ]")
+		}
+		Expect(status()).To(MatchRegexp("phase +ready"))
+		Expect(os.RemoveAll(filepath.Dir(node.SubnetFile()))).To(Succeed())
+		Expect(status()).NotTo(ContainSubstring("phase"))
+		Expect(node.SetDown("flannel.1")).To(Succeed()) // the next look is soon
+		Eventually(ctx, status).Should(MatchRegexp("phase +ready"))
+		Eventually(ctx, func() ([]byte, error) { return os.ReadFile(node.SubnetFile()) }).
+			Should(ContainSubstring("FLANNEL_SUBNET="))
+		Expect(node.Log()).To(ContainSubstring("socket-gone: another program removed"))
+	}, limit)
+
 	for _, t := range toolTroubles {
 		It("names cause and remedy: "+t.row, func(ctx context.Context) {
 			manual, err := os.ReadFile("../docs/troubleshooting.md")

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -54,14 +53,16 @@ func daemon(ctx context.Context, o *options) node.Exit {
 	health, reports := nodes.All()[0], newSystemd()
 	reports.join("")
 	reports.known()
-	defer o.serveSocket(ctx, health)()
+	socket := o.serveSocket(ctx, health)
+	defer func() { closing("control socket", socket.Close()) }()
 	ctx, store, err := openStore(ctx, o)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
 	defer store.close()
 	options := agent.Options{
-		Store: store.Store, Health: health, OnReady: store.ready, OnPulse: reports.of(""), Notify: store.notify,
+		Store: store.Store, Health: health, Socket: socket,
+		OnReady: store.ready, OnPulse: reports.of(""), Notify: store.notify,
 	}
 	if filter := openFirewall(ctx); filter != nil {
 		options.Lanes[node.FirewallLane] = filter
@@ -193,21 +194,15 @@ func (o *options) runNode(ctx context.Context, options agent.Options) node.Exit 
 	return agent.Run(ctx, options)
 }
 
-// serveSocket answers operators' tools beside the subnet file, until ctx ends or the
-// returned function is called. The node runs on without a socket.
-func (o *options) serveSocket(ctx context.Context, health *agent.Health) (end func()) {
-	path := control.Socket(o.subnetFile)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		var server *agent.Server
-		server, err = agent.ServeSocket(ctx, path, health)
-		if err == nil {
-			context.AfterFunc(ctx, func() { closing("control socket", server.Close()) })
-			return func() { closing("control socket", server.Close()) }
-		}
+// serveSocket answers operators' tools beside the subnet file until ctx ends, or the socket is closed.
+// The node runs on without a socket.
+func (o *options) serveSocket(ctx context.Context, health *agent.Health) *agent.Socket {
+	socket := agent.NewSocket(control.Socket(o.subnetFile), health)
+	if news := socket.Keep(ctx); news != nil {
+		klog.Warning(news.Text)
 	}
-	klog.Warningf("continuing without a socket for flannelctl: %v", err)
-	return func() {}
+	context.AfterFunc(ctx, func() { closing("control socket", socket.Close()) })
+	return socket
 }
 
 // interrupted turns an error into an orderly end if a signal caused it.

@@ -147,14 +147,16 @@ func (o *options) runNetwork(
 	ctx context.Context, shared besides, health *agent.Health, lane driver.Lane, report func(node.Pulse),
 ) node.Exit {
 	name := health.Network
-	defer o.serveSocket(ctx, health)()
+	socket := o.serveSocket(ctx, health)
+	defer func() { closing("control socket", socket.Close()) }()
 	store, err := o.openStoreOf(ctx, shared.endpoints)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
 	defer store.Close()
 	options := agent.Options{
-		Network: name, Store: agent.Beside(ctx, shared.host, name, store), Health: health, OnPulse: report,
+		Network: name, Store: agent.Beside(ctx, shared.host, name, store), Health: health, Socket: socket,
+		OnPulse: report,
 	}
 	if lane != nil {
 		options.Lanes[node.FirewallLane] = lane

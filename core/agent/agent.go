@@ -32,6 +32,7 @@ type Options struct {
 	FormerStateFile string
 
 	Health  *Health          // receives the reports of Run; nil: no health listener
+	Socket  *Socket          // each look at the host keeps it at its path; nil: there is none
 	OnReady func()           // called once, when the node is ready for the first time; may be nil
 	OnPulse func(node.Pulse) // called in each turn of the loop, which waits for it; may be nil
 	Log     func(node.Event) // nil: klog

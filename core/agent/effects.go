@@ -78,7 +78,13 @@ func (a *agent) startLane(id node.LaneID, e node.LaneEffects) {
 		look := *e.Look
 		a.launch(slot(id), a.gentle, looking, func(ctx context.Context) func(*node.Input) {
 			looked := a.look(ctx, lane, look)
-			return func(in *node.Input) { in.Lanes[id].Looked = &looked }
+			news := a.keepSocket(ctx, look)
+			return func(in *node.Input) {
+				in.Lanes[id].Looked = &looked
+				if news != nil {
+					a.opts.Log(*news)
+				}
+			}
 		})
 	}
 	if e.Plan != nil {
@@ -147,6 +153,15 @@ func (a *agent) look(ctx context.Context, lane driver.Lane, look node.Look) (l n
 		l.SubnetFile, _ = os.ReadFile(a.opts.SubnetFile) // an unreadable file counts as absent
 	}
 	return l
+}
+
+// keepSocket keeps the control socket at its path with each look that reads the subnet file: what
+// empties the directory of one takes the other along. It returns the event to log, if any.
+func (a *agent) keepSocket(ctx context.Context, look node.Look) *node.Event {
+	if a.opts.Socket == nil || !look.SubnetFile {
+		return nil
+	}
+	return a.opts.Socket.Keep(ctx)
 }
 
 func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested {

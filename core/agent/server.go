@@ -51,12 +51,15 @@ func Serve(ctx context.Context, listen Listen, nodes *Roster) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("health listener: %w", err)
 	}
-	return serveAt(l, listen.handler(nodes)), nil
+	s := newServer(listen.handler(nodes))
+	s.addr = l.Addr()
+	go s.accept(l)
+	return s, nil
 }
 
-// serveAt answers requests at a listener until Close.
-func serveAt(l net.Listener, handler http.Handler) *Server {
-	s := &Server{addr: l.Addr(), http: &http.Server{
+// newServer returns a server without a listener.
+func newServer(handler http.Handler) *Server {
+	return &Server{http: &http.Server{
 		Handler:           handler,
 		ConnState:         (&crowd{limit: maxConns}).follow,
 		MaxHeaderBytes:    maxHeader,
@@ -65,12 +68,14 @@ func serveAt(l net.Listener, handler http.Handler) *Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 	}}
-	go func() {
-		if err := s.http.Serve(l); err != nil && err != http.ErrServerClosed {
-			klog.Errorf("listener %s: %v", l.Addr(), err)
-		}
-	}()
-	return s
+}
+
+// accept answers requests at a listener until that or the server is closed.
+func (s *Server) accept(l net.Listener) {
+	err := s.http.Serve(l)
+	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		klog.Errorf("listener %s: %v", l.Addr(), err)
+	}
 }
 
 // Close stops listening at once and cuts off slow requests soon after.
