@@ -167,8 +167,7 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 		s.history = n.store.saved.historyOfConfig()
 	}
 	if s.backend == nil || s.backend.Present() != set.Present() {
-		s.since = n.revisionOf(doc)
-		s.before = n.plainUntil(s.since)
+		s.since, s.before = n.revisionOf(doc), nil
 	}
 	n.host.rememberNetworks(network)
 	n.host.chosen = false

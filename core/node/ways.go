@@ -66,6 +66,12 @@ func (n *Node) useWays(set *ways.Set) {
 		n.event(Info, "backend-change", fmt.Sprintf("going on with a change of the backend from %s to %s",
 			strings.Join(set.Former(), ", "), set.Present()))
 	}
+	switch {
+	case len(set.Former()) == 0:
+		s.before = nil
+	case s.before == nil:
+		s.before = n.plainUntil(s.since)
+	}
 	s.backend = set.Meeting(s.met).Leaving(s.left).Since(s.since, s.before)
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
