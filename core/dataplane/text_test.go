@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-const everyKind = `link flannel-v6.1 type vxlan mtu 1430 up id 1 dev eth0 local fd00::3 port 8472 learning gbp other ttl=1,df=1
+const everyKind = `link flannel-v6.1 type vxlan mtu 1430 up id 1 local fd00::3 port 8472 learning gbp other ttl=1,df=1
 link flannel-wg type wireguard mtu 1420 up port 51820 key kQ0j1b6jJbGkOTqCOvvgdo3uBVeLCfwcFPEWUqDHhkE=
 link flannel-wg-v6 type wireguard mtu 1420 userspace
 link flannel.1 type vxlan mtu 1450 mac c6:d2:32:6f:8f:44 up id 1 dev eth0 local 192.168.64.3 port 8472

@@ -355,7 +355,8 @@ func TestPortChange(t *testing.T) {
 			w.pass(time.Minute)
 			w.tell()
 			w.wantReady()
-			before, saved, deleted := w.host.Links["flannel.1"], false, 0
+			before, deleted := w.host.Links["flannel.1"], 0
+			saved := false
 			w.applyErr = func(op dataplane.Op) error {
 				link, isLink := op.Object.(dataplane.Link)
 				if isLink && link.Was != "" {
@@ -407,9 +408,9 @@ func TestPortAfterUpstream(t *testing.T) {
 	}
 }
 
-// Without a history, as with a server of upstream's, the revisions of config and records do not compare: a peer's record
-// without ways is of the former port, however late it was written. With one, a record with the same content is one
-// that was renewed.
+// Without a history, as with a server of upstream's, the revisions of config and records do not compare: a peer's
+// record without ways is of the former port, however late it was written. With one, a record with the same content
+// is one that was renewed.
 func TestRecordsWithoutAPort(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -8,7 +8,8 @@ import (
 )
 
 func TestLeaveRoom(t *testing.T) {
-	const text = `{"EnableIPv6":true,"Network":"10.5.0.0/16","IPv6Network":"fd00:10:5::/48","Backend":{"Type":"vxlan","VNI":7}}`
+	const text = `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10:5::/48",` +
+		`"Backend":{"Type":"vxlan","VNI":7}}`
 	n, err := config.Parse([]byte(leaveRoom(text)))
 	if err != nil {
 		t.Fatal(err)

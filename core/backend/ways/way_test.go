@@ -173,7 +173,7 @@ func TestSince(t *testing.T) {
 	named := record(3, "vxlan", vtep(1, 3), lease.Ways{Former: []lease.FormerWay{formerly(hostGW)}})
 	named.ModRevision = 11
 	if got, ok := s.Since(10, nil).choose(named, cidr.V4); got != 1 || !ok {
-		t.Errorf("a record of ours: way %d (%t), want 1", got, ok)
+		t.Errorf("a record with ways: way %d (%t), want 1", got, ok)
 	}
 	other := record(4, "vxlan", vtep(7, 4), lease.Ways{})
 	other.ModRevision = 11
