@@ -47,12 +47,38 @@ func (n *Node) forwardsNothing() (reasons []string) {
 		return nil
 	}
 	for _, f := range cidr.Families {
-		in, known := n.entrance(f)
-		if n.network.config.Of(f).Enabled() && known && in.NoForwarding[f] {
-			reasons = append(reasons, n.describeForwarding(f, in.Name))
+		if n.network.config.Of(f).Enabled() {
+			reasons = append(reasons, n.forwardsNone(f)...)
 		}
 	}
 	return reasons
+}
+
+// forwardsNone says why no packet of a family passes: those from peers do not, those from this node's
+// own pods do not, or neither, of which the host's setting is one reason.
+func (n *Node) forwardsNone(f cidr.Family) (reasons []string) {
+	in, known := n.entrance(f)
+	if known && in.NoForwarding[f] {
+		reasons = append(reasons, n.describeForwarding(f, in.Name, "so none passes between pods"))
+		if !n.asksLink(f) {
+			return reasons
+		}
+	}
+	links := n.host.facts.Links
+	i := slices.IndexFunc(links, func(l driver.Link) bool { return l.NoForwarding[f] && n.ofPods(l, f) })
+	if i >= 0 {
+		reasons = append(reasons, n.describeForwarding(f, links[i].Name, "so its pods reach nothing outside it"))
+	}
+	return reasons
+}
+
+// ofPods reports whether packets of this node's pods come in by a link: it is up and has an address in
+// the node's subnet, as the bridge of the CNI plugin has, and is not flannel's. Flannel does not change
+// it, since the CNI plugin made it.
+func (n *Node) ofPods(l driver.Link, f cidr.Family) bool {
+	return l.Up && !l.Loopback && !n.host.links[l.Name] && slices.ContainsFunc(l.Addrs, func(a driver.LinkAddr) bool {
+		return n.lease.self.Key.Of(f).Contains(a.Prefix.Addr())
+	})
 }
 
 // forwardingBlocked says why packets between pods are not forwarded: a setting of the
@@ -83,13 +109,20 @@ func (n *Node) entrance(f cidr.Family) (driver.Link, bool) {
 	return links[i], true
 }
 
-// describeForwarding names the setting to change: that of the host, or that of one
-// link if the host forwards IPv4 packets that come in by others.
-func (n *Node) describeForwarding(f cidr.Family, link string) string {
+// asksLink reports whether the setting of a link alone can be the reason that the host forwards no
+// packet which comes in by it: the host forwards packets that come in by others. In IPv6 a link's own
+// setting can only allow more than the host's does.
+func (n *Node) asksLink(f cidr.Family) bool {
 	forwards := func(l driver.Link) bool { return !l.NoForwarding[f] }
-	if f == cidr.V4 && slices.ContainsFunc(n.host.facts.Links, forwards) {
-		return fmt.Sprintf("the host forwards no IPv4 packet that comes in by %s, so none passes between pods: "+
-			"set net/ipv4/conf/%s/forwarding to 1", link, link)
+	return f == cidr.V4 && slices.ContainsFunc(n.host.facts.Links, forwards)
+}
+
+// describeForwarding names the effect, and the setting to change: that of the host, or that of one link
+// if the host forwards IPv4 packets that come in by others.
+func (n *Node) describeForwarding(f cidr.Family, link, effect string) string {
+	if n.asksLink(f) {
+		return fmt.Sprintf("the host forwards no IPv4 packet that comes in by %s, %s: set net/ipv4/conf/%s/forwarding to 1",
+			link, effect, link)
 	}
 	setting := dataplane.Forwarding(f)
 	remedy := "or start flanneld with --ip-forward"
@@ -99,6 +132,6 @@ func (n *Node) describeForwarding(f cidr.Family, link string) string {
 			remedy = "which flanneld may not do"
 		}
 	}
-	return fmt.Sprintf("the host forwards no %s packet, so none passes between pods: set %s to 1, %s",
-		f, strings.ReplaceAll(setting.Path, "/", "."), remedy)
+	return fmt.Sprintf("the host forwards no %s packet, %s: set %s to 1, %s",
+		f, effect, strings.ReplaceAll(setting.Path, "/", "."), remedy)
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,68 @@ func TestForwardingOfALink(t *testing.T) {
 		}
 		w.forwardsNoneBy("")
 		w.wantReady()
+	}
+}
+
+// TestForwardingOfPods switches off the forwarding of packets that come in by the bridge of this node's
+// pods, which is not flannel's: the node names the setting and changes nothing.
+func TestForwardingOfPods(t *testing.T) {
+	const ofBridge = "the host forwards no IPv4 packet that comes in by cni0, so its pods reach nothing outside it: " +
+		"set net/ipv4/conf/cni0/forwarding to 1"
+	for _, c := range []struct {
+		name, off, reason string
+		bridge            driver.Link
+	}{
+		{"bridge", "cni0", ofBridge, driver.Link{Up: true}},
+		{"bridge that is down", "cni0", "", driver.Link{}},
+		{"loopback", "cni0", "", driver.Link{Up: true, Loopback: true}},
+		{"other link", "eth0", "", driver.Link{Up: true}},
+		{"host", anyLink, "the host forwards no IPv4 packet, so none passes between pods: set net.ipv4.ip_forward to 1, " +
+			"or start flanneld with --ip-forward", driver.Link{Up: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := readyWorld(t)
+			w.withDevice()
+			bridge := c.bridge
+			own, _ := w.n.Holding()
+			bridge.Name = "cni0"
+			bridge.Addrs = []driver.LinkAddr{{Prefix: netip.PrefixFrom(own.V4.Addr().Next(), own.V4.Bits())}}
+			w.facts.Links = append(w.facts.Links, bridge)
+			sysctls := len(w.host.Sysctls)
+			w.forwardsNoneBy(c.off)
+			s := w.n.Status()
+			if reasons := strings.Join(s.Reasons, "; "); reasons != c.reason || s.Ready != (c.reason == "") {
+				t.Errorf("ready %t, reasons %q, want %q", s.Ready, reasons, c.reason)
+			}
+			if got := strings.Join(w.logged("forwarding"), "; "); got != c.reason {
+				t.Errorf("logged %q, want %q", got, c.reason)
+			}
+			w.forwardsNoneBy("")
+			w.wantReady()
+			if len(w.host.Sysctls) != sysctls {
+				t.Errorf("the node has changed settings: %v", w.host.Sysctls)
+			}
+		})
+	}
+}
+
+// TestForwardingOfPodsInIPv6 lets the device forward IPv6 packets on a host that forwards none otherwise
+// (Linux 6.17, force_forwarding).
+func TestForwardingOfPodsInIPv6(t *testing.T) {
+	w := newWorld(t, `{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`)
+	w.tell()
+	w.pass(time.Second)
+	own, _ := w.n.Holding()
+	w.facts.Links = append(w.facts.Links, driver.Link{Name: "flannel-v6.1", Index: 3, Up: true}, driver.Link{
+		Name: "cni0", Index: 4, Up: true, Addrs: []driver.LinkAddr{{Prefix: own.V6}},
+	})
+	w.noForwarding[cidr.V6] = "cni0"
+	w.run(Input{Lanes: [LaneCount]LaneInput{HostLane: {Hint: true}}})
+	w.pass(time.Second)
+	const want = "the host forwards no IPv6 packet, so its pods reach nothing outside it: " +
+		"set net.ipv6.conf.all.forwarding to 1, or start flanneld with --ip-forward"
+	if got := strings.Join(w.n.Status().Reasons, "; "); got != want {
+		t.Errorf("reasons %q, want %q", got, want)
 	}
 }
 

@@ -247,12 +247,17 @@ func (n *netnsNode) Cut(on bool) error {
 	return n.world.Lab.Store.RestoreTo(n.node)
 }
 
-// SetSysctl expects a path below /proc/sys. The lab expects one below /proc/sys/net.
+// SetSysctl expects a path below /proc/sys. The lab expects one below /proc/sys/net. For a missing
+// setting it returns the drivers' error.
 func (n *netnsNode) SetSysctl(path, value string) error {
 	if link, is := dataplane.TxChecksumOf(path); is {
 		return n.apply(dataplane.Replace, dataplane.TxChecksum(link, value))
 	}
-	return n.Sysctl(strings.TrimPrefix(path, "net/"), value)
+	err := n.Sysctl(strings.TrimPrefix(path, "net/"), value)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%w: %w", driver.ErrNotFound, err)
+	}
+	return err
 }
 
 func (n *netnsNode) Add(o dataplane.Object) error { return n.apply(dataplane.Create, o) }

@@ -281,7 +281,11 @@ func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
 			value = "0"
 		}
 		for _, path := range paths {
-			if err := k.SetSysctl(path, value); err != nil {
+			err := k.SetSysctl(path, value)
+			if !off && link != "" {
+				err = unless(driver.ErrNotFound, err) // the setting is gone with its link
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -22,6 +22,10 @@ func extras() []fault {
 		onVXLAN(often(1, one("link-protodown", "fault N link D protodown"))),
 		onVXLAN(often(1, one("link-ttl", "fault N link D ttl=1"))),
 		onVXLAN(often(1, one("fdb-diverted", "fault N divert D"))),
+		{name: "pods-forwarding-off", weight: 1, fits: func(s shape) bool { return s.family != "v6" },
+			draw: func(d *drawing) []Step {
+				return []Step{{Line: d.fill("fault N forwarding off by=cni0")}}
+			}},
 		{name: "port-blocked", weight: 1, fits: func(s shape) bool { return ports[s.backend] != "" && !s.nat },
 			draw: func(d *drawing) []Step {
 				return []Step{{Line: d.fill("fault N block udp port=" + ports[d.top.backend])}}

@@ -111,8 +111,8 @@ func (n *Node) checkFence(now time.Time, m daemon.Machine) {
 }
 
 // checkForwarding checks that a node is not ready after a look at a host that
-// forwards no packet between pods: none that comes in by any link, or by a device
-// with an address of the overlay.
+// forwards no packet between pods: none that comes in by any link, by a device with an
+// address of the overlay, or by the bridge of its own pods.
 func (n *Node) checkForwarding(looked *node.Looked, m daemon.Machine) {
 	if looked == nil || looked.Err != nil {
 		return
@@ -125,6 +125,11 @@ func (n *Node) checkForwarding(looked *node.Looked, m daemon.Machine) {
 			device := func(l driver.Link) bool { return l.Name == a.Link && !passes(l) }
 			off = off || n.all.config.Of(f).Network.Contains(a.Prefix.Addr()) && slices.ContainsFunc(links, device)
 		}
+		own, _ := m.Holding()
+		off = off || slices.ContainsFunc(links, func(l driver.Link) bool {
+			inSubnet := func(a driver.LinkAddr) bool { return own.Of(f).Contains(a.Prefix.Addr()) }
+			return l.Up && !passes(l) && slices.ContainsFunc(l.Addrs, inSubnet)
+		})
 		if off && n.all.config.Of(f).Enabled() && !n.all.bad && m.Status().Ready {
 			n.all.broken("ready-forwards", "%s is ready, though its host forwards no %s packet", n.name, f)
 		}
