@@ -3,7 +3,7 @@ package labworld
 import "encoding/json"
 
 // leaveRoom returns a network config in which no node leases the subnets that scenario files
-// write down: 10.5.1.0 to 10.5.9.0, and those from 10.5.191.0 on. A daemon here draws its subnet
+// write down after the nodes have begun, those from 10.5.191.0 on. A daemon here draws its subnet
 // without a seed, and sometimes drew one of those. A config of another network stays as it is.
 func leaveRoom(text string) string {
 	var members map[string]json.RawMessage
@@ -11,7 +11,6 @@ func leaveRoom(text string) string {
 		members["SubnetLen"] != nil {
 		return text
 	}
-	members["SubnetMin"] = json.RawMessage(`"10.5.10.0"`)
 	members["SubnetMax"] = json.RawMessage(`"10.5.190.0"`)
 	out, err := json.Marshal(members)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestLeaveRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, last := netip.MustParseAddr("10.5.10.0"), netip.MustParseAddr("10.5.190.0")
+	first, last := netip.MustParseAddr("10.5.1.0"), netip.MustParseAddr("10.5.190.0")
 	if r := n.V4; r.Min != first || r.Max != last {
 		t.Errorf("nodes lease %s to %s, want %s to %s", r.Min, r.Max, first, last)
 	}
