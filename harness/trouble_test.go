@@ -134,8 +134,9 @@ var _ = Describe("flannelctl", Ordered, func() {
 			if t.command == "check" {
 				command += " --state-file=" + node.StateFile()
 			}
-			_, err = node.Shell(ctx, command)
-			Expect(err).NotTo(HaveOccurred(), "on a healthy node")
+			// The node may be about to program a peer that has just begun.
+			Eventually(ctx, func() error { _, err := node.Shell(ctx, command); return err }).
+				Should(Succeed(), "on a healthy node")
 			Expect(t.harm(ctx, lab)).To(Succeed())
 			Eventually(ctx, func() (string, error) { return node.Shell(ctx, command+" || [ $? = 1 ]") }).
 				Should(And(ContainSubstring(t.cause), ContainSubstring(t.remedy)))

@@ -62,8 +62,12 @@ func (n *Node) givesUpFormer(plan []dataplane.Op) bool {
 }
 
 // withoutGivenUp returns the set without the former ways that the node has given up. A config that names such
-// a way makes the node try it again.
+// a way makes the node try it again. A network beside others frees its former port at once: another one may want it
+// in turn for its own.
 func (n *Node) withoutGivenUp(set *ways.Set) *ways.Set {
+	if n.store.view.Beside != nil {
+		set = set.Replacing()
+	}
 	delete(n.network.givenUp, set.Present())
 	for _, id := range set.Former() {
 		if n.network.givenUp[id] {

@@ -92,6 +92,16 @@ func (s *Set) Without(id string) *Set {
 	return &next
 }
 
+// Replacing returns the set without the former ways whose devices had to take other names.
+func (s *Set) Replacing() *Set {
+	for _, w := range s.ways {
+		if w.besides {
+			s = s.Without(w.id)
+		}
+	}
+	return s
+}
+
 // Meeting returns the set for a node whose devices have exchanged keys with some peers.
 // While it has another way to a peer, a node does not send to it by a way that needs
 // such an exchange: the peer may not know the node's key yet, and may be stalled.

@@ -19,6 +19,7 @@ type way struct {
 	spec    backend.Spec
 	network config.Network // with the families and the Backend object of this way
 	backend backend.Backend
+	besides bool // its devices have other names than alone: see [backend.Asider]
 
 	replaced map[string]bool // what replaces has returned, by identity
 }
@@ -79,7 +80,7 @@ func openExactly(network config.Network) (way, error) {
 	if err != nil {
 		return way{}, fmt.Errorf("backend %s: %w", spec.Type, err)
 	}
-	return way{id, spec, network, b, map[string]bool{}}, nil
+	return way{id: id, spec: spec, network: network, backend: b, replaced: map[string]bool{}}, nil
 }
 
 // env returns the environment with this way's form of the config.
@@ -111,7 +112,7 @@ func (w way) coexists(o way) bool {
 func (w way) aside() way {
 	if b, ok := w.backend.(backend.Asider); ok {
 		if aside, ok := b.Aside(); ok {
-			w.backend = aside
+			w.backend, w.besides = aside, true
 		}
 	}
 	return w

@@ -138,6 +138,9 @@ func TestAside(t *testing.T) {
 	if len(long.ways) != 1 {
 		t.Errorf("devices %v: a name is too long for Linux", long.Extent().Links)
 	}
+	if got := opened(t, true, port4789, vxlan, udp).Replacing().Former(); !slices.Equal(got, []string{udp}) {
+		t.Errorf("former ways %v, want udp alone", got)
+	}
 	if got := opened(t, false, hostGW).Names(); len(got) != 0 {
 		t.Errorf("host-gw renames %v", got)
 	}
