@@ -90,31 +90,26 @@ func (h *Host) Enslave(dev, master string) error {
 
 // ProtoDown keeps a device without a carrier, as routing daemons do.
 func (h *Host) ProtoDown(dev string) error {
-	return h.onLink(dev, "protodown", func(l netlink.Link) error {
-		return h.Do(func() error {
-			set := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
-			head := nl.NewIfInfomsg(unix.AF_UNSPEC)
-			head.Index = int32(l.Attrs().Index)
-			set.AddData(head)
-			set.AddData(nl.NewRtAttr(unix.IFLA_PROTO_DOWN, []byte{1}))
-			_, err := set.Execute(unix.NETLINK_ROUTE, 0)
-			return err
-		})
-	})
+	return h.setAttr(dev, "protodown", nl.NewRtAttr(unix.IFLA_PROTO_DOWN, []byte{1}))
 }
 
 // SetTTL makes a vxlan device send its packets with a TTL.
 func (h *Host) SetTTL(dev string, ttl uint8) error {
-	return h.onLink(dev, fmt.Sprintf("ttl %d", ttl), func(l netlink.Link) error {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
+	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_VXLAN_TTL, []byte{ttl})
+	return h.setAttr(dev, fmt.Sprintf("ttl %d", ttl), info)
+}
+
+// setAttr sets an attribute of a device for which the netlink package has no function.
+func (h *Host) setAttr(dev, what string, attr *nl.RtAttr) error {
+	return h.onLink(dev, what, func(l netlink.Link) error {
 		return h.Do(func() error {
 			set := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
 			head := nl.NewIfInfomsg(unix.AF_UNSPEC)
 			head.Index = int32(l.Attrs().Index)
 			set.AddData(head)
-			info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-			info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
-			info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_VXLAN_TTL, []byte{ttl})
-			set.AddData(info)
+			set.AddData(attr)
 			_, err := set.Execute(unix.NETLINK_ROUTE, 0)
 			return err
 		})

@@ -155,8 +155,8 @@ func (a *agent) look(ctx context.Context, lane driver.Lane, look node.Look) (l n
 	return l
 }
 
-// keepSocket keeps the control socket at its path with each look that reads the subnet file: what
-// empties the directory of one takes the other along. It returns the event to log, if any.
+// keepSocket keeps the control socket at its path with each look that reads the subnet file: a program
+// that empties the directory removes both. It returns the event to log, if any.
 func (a *agent) keepSocket(ctx context.Context, look node.Look) *node.Event {
 	if a.opts.Socket == nil || !look.SubnetFile {
 		return nil

@@ -29,8 +29,8 @@ type Asider interface {
 	// Aside returns the backend with devices of other names, or false if it cannot.
 	Aside() (Backend, bool)
 
-	// Names returns the names that its devices may have had: beside another one, or alone.
-	Names() []dataplane.Renaming
+	// Renamings returns the names that its devices may have had: beside another one, or alone.
+	Renamings() []dataplane.Renaming
 }
 
 // Lack is a requirement of a device that the host does not meet. The node names

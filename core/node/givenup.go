@@ -66,7 +66,7 @@ func (n *Node) givesUpFormer(plan []dataplane.Op) bool {
 // in turn for its own.
 func (n *Node) withoutGivenUp(set *ways.Set) *ways.Set {
 	if n.store.view.Beside != nil {
-		set = set.Replacing()
+		set = set.WithoutAsides()
 	}
 	delete(n.network.givenUp, set.Present())
 	for _, id := range set.Former() {

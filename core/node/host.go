@@ -182,12 +182,12 @@ func (n *Node) diff(want *dataplane.State) reconcile.Plan {
 		return reconcile.Plan{}
 	}
 	plan := reconcile.Diff(want, h.have, reconcile.Options{
-		Own:      n.ownership(),
-		Prune:    n.synced(),
-		Recreate: h.recreate,
-		KeepMTU:  h.keepMTU,
-		Denied:   h.denied,
-		Names:    n.network.backend.Names(),
+		Own:       n.ownership(),
+		Prune:     n.synced(),
+		Recreate:  h.recreate,
+		KeepMTU:   h.keepMTU,
+		Denied:    h.denied,
+		Renamings: n.network.backend.Renamings(),
 	})
 	h.settled = settled{}
 	if plan.Empty() {

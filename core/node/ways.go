@@ -334,7 +334,7 @@ func (n *Node) publishable() lease.Attrs {
 	if last, ok := n.lastRecord(); ok && last.Equal(a) {
 		return a
 	}
-	return n.network.backend.Name(a)
+	return n.network.backend.NameWay(a)
 }
 
 // lastRecord returns the attributes of the node's record: those that it holds, or that an earlier run has left.

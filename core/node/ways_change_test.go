@@ -469,3 +469,19 @@ func TestRecordOfTheFormerPort(t *testing.T) {
 		w.start()
 	}
 }
+
+// One of several networks frees the former port at once: another one may wait for it, and has what this one wants.
+func TestPortChangeBesideANetwork(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.decorate = func(v *lease.View) { v.Beside = &lease.Beside{} }
+	w.put(vxlanPeer("10.5.99.0-24", 99))
+	w.tell()
+	w.pass(time.Minute)
+	w.tell()
+	w.wantReady()
+	w.configure(portConfig)
+	w.pass(time.Minute)
+	if len(w.host.Links) != 1 || vxlanOf(w.host.Links["flannel.1"]).Port != 4789 {
+		t.Errorf("devices %v", w.host.Links)
+	}
+}

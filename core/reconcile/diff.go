@@ -30,8 +30,8 @@ type Options struct {
 	KeepMTU map[string]int
 	// Denied names, by path, the sysctls that may not be changed.
 	Denied map[string]bool
-	// Names says which link may have had which name before.
-	Names []dataplane.Renaming
+	// Renamings says which link may have had which name before.
+	Renamings []dataplane.Renaming
 }
 
 // Plan lists the operations that are due, and the ones that are impossible.

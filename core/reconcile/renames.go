@@ -2,13 +2,12 @@ package reconcile
 
 import "github.com/flanneld/flannel/core/dataplane"
 
-// renames gives links the names that they have to have by now, and goes on with the host as it
-// is then. A link that can become the wanted one stays with everything on it, so no packet is
-// lost. Each renaming may free the name that another one needs.
+// renames plans the renaming of links. The rest of the plan starts from the host after it. A renamed
+// link keeps everything on it, so no packet is lost. Each renaming may free the name for another one.
 func (d *differ) renames() {
 	for again := true; again; {
 		again = false
-		for _, n := range d.opts.Names {
+		for _, n := range d.opts.Renamings {
 			if d.renameIfDue(n) {
 				again = true
 			}
@@ -16,8 +15,8 @@ func (d *differ) renames() {
 	}
 }
 
-// renameIfDue performs a renaming if the link under the former name has to become the wanted link
-// of the new one. It reports whether it did.
+// renameIfDue plans a renaming if the link with the former name can become the wanted link with the new
+// one. It reports whether it did.
 func (d *differ) renameIfDue(n dataplane.Renaming) bool {
 	have, exists := d.have.Links[n.From]
 	want, wanted := d.want.Links[n.To]

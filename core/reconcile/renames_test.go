@@ -47,7 +47,7 @@ func TestRenames(t *testing.T) {
 		"a device that stays": {want: self, have: self},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{Own: own(), Prune: true, Names: append(names, dataplane.Renaming{From: "fl.1.9", To: "fl.1.8472"})}
+			o := Options{Own: own(), Prune: true, Renamings: append(names, dataplane.Renaming{From: "fl.1.9", To: "fl.1.8472"})}
 			o.Own.Links["fl.1.8472"] = true
 			var ops strings.Builder
 			for _, op := range Diff(parse(t, c.want), parse(t, c.have), o).Ops {
@@ -62,7 +62,7 @@ func TestRenames(t *testing.T) {
 
 // A kernel that refuses to rename a device gets a new one.
 func TestRefusedRenaming(t *testing.T) {
-	o := Options{Own: own(), Prune: true, Names: []dataplane.Renaming{{From: "flannel.1", To: "fl.1.8472"}},
+	o := Options{Own: own(), Prune: true, Renamings: []dataplane.Renaming{{From: "flannel.1", To: "fl.1.8472"}},
 		Recreate: map[string]bool{"fl.1.8472": true}}
 	plan := Diff(parse(t, device4789+aside(device)), parse(t, device), o)
 	want := "del " + device + "add " + aside(device) + "add " + device4789

@@ -50,15 +50,14 @@ func (vxlanLink) parse(data []byte, into *link) {
 	into.Params = v
 }
 
-// foreignValues are bytes that other programs may set on a device, by which its packets may not
-// arrive. All of them are 0 on flannel's devices.
+// foreignValues are the one-byte values that other programs may set on a device, and that may keep its
+// packets from arriving. All of them are 0 on flannel's devices.
 var foreignValues = map[uint16]string{vnl.IFLA_VXLAN_TTL: "ttl", vnl.IFLA_VXLAN_TOS: "tos", vxlanDF: "df"}
 
 // vxlanDF is IFLA_VXLAN_DF (Linux include/uapi/linux/if_link.h).
 const vxlanDF = 29
 
-// putDefaults undoes what [foreignValues] tells, and a remote address, which is of the family of
-// the local one.
+// putDefaults resets [foreignValues], and a remote address. That has the family of the local one.
 func putDefaults(out *nl.Encoder, now dataplane.VXLAN) {
 	for _, kind := range slices.Sorted(maps.Keys(foreignValues)) {
 		out.Attr(kind, []byte{0})

@@ -18,4 +18,6 @@
 //
 // So a peer needs three objects, each useless without the later ones. With
 // DirectRouting a peer on the same segment needs only one route.
+//
+// While the port changes, the device of the former port is called fl.<VNI>.<port>.
 package vxlan

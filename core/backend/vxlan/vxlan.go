@@ -131,8 +131,8 @@ func (b *Backend) Aside() (backend.Backend, bool) {
 	return &aside, true
 }
 
-// Names implements [backend.Asider].
-func (b *Backend) Names() []dataplane.Renaming {
+// Renamings implements [backend.Asider].
+func (b *Backend) Renamings() []dataplane.Renaming {
 	var names []dataplane.Renaming
 	for _, f := range b.families {
 		names = append(names, dataplane.Renaming{From: b.others[f], To: b.devices[f]})

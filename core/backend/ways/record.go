@@ -44,9 +44,9 @@ func (s *Set) storedFor(i int, stored lease.Attrs) lease.Attrs {
 	return lease.Attrs{}
 }
 
-// Name returns the attributes of a record with the way for which it is written, if peers could take it for a record
+// NameWay returns the attributes of a record with the way for which it is written, if peers could take it for a record
 // of the present way: see [Set.Since].
-func (s *Set) Name(a lease.Attrs) lease.Attrs {
+func (s *Set) NameWay(a lease.Attrs) lease.Attrs {
 	present, id := s.ways[0], implied(&a)
 	if a.Ways.Present == nil && id != present.id && present.replaces(id) {
 		a.Ways.Present = json.RawMessage(id)

@@ -92,10 +92,10 @@ func (s *Set) Without(id string) *Set {
 	return &next
 }
 
-// Replacing returns the set without the former ways whose devices had to take other names.
-func (s *Set) Replacing() *Set {
+// WithoutAsides returns the set without the former ways whose devices have other names than alone.
+func (s *Set) WithoutAsides() *Set {
 	for _, w := range s.ways {
-		if w.besides {
+		if w.isAside {
 			s = s.Without(w.id)
 		}
 	}
@@ -216,12 +216,12 @@ func (s *Set) Extent() dataplane.Extent {
 	return e
 }
 
-// Names returns the names that the devices of the ways may have had.
-func (s *Set) Names() []dataplane.Renaming {
+// Renamings returns the names that the devices of the ways may have had.
+func (s *Set) Renamings() []dataplane.Renaming {
 	var names []dataplane.Renaming
 	for _, w := range s.ways {
 		if b, ok := w.backend.(backend.Asider); ok {
-			names = append(names, b.Names()...)
+			names = append(names, b.Renamings()...)
 		}
 	}
 	return names

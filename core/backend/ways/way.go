@@ -19,7 +19,7 @@ type way struct {
 	spec    backend.Spec
 	network config.Network // with the families and the Backend object of this way
 	backend backend.Backend
-	besides bool // its devices have other names than alone: see [backend.Asider]
+	isAside bool // its devices have other names than alone: see [backend.Asider]
 
 	replaced map[string]bool // what replaces has returned, by identity
 }
@@ -112,7 +112,7 @@ func (w way) coexists(o way) bool {
 func (w way) aside() way {
 	if b, ok := w.backend.(backend.Asider); ok {
 		if aside, ok := b.Aside(); ok {
-			w.backend, w.besides = aside, true
+			w.backend, w.isAside = aside, true
 		}
 	}
 	return w

@@ -128,7 +128,7 @@ func TestAside(t *testing.T) {
 		{From: "fl.1.4789", To: "flannel.1"}, {From: "fl6.1.4789", To: "flannel-v6.1"},
 		{From: "flannel.1", To: "fl.1.8472"}, {From: "flannel-v6.1", To: "fl6.1.8472"},
 	}
-	if got := s.Names(); !slices.Equal(got, want) {
+	if got := s.Renamings(); !slices.Equal(got, want) {
 		t.Errorf("names %v, want %v", got, want)
 	}
 	if s := opened(t, true, hostGW, port4789, vxlan); !slices.Equal(s.Extent().Links, wantLinks) {
@@ -138,10 +138,10 @@ func TestAside(t *testing.T) {
 	if len(long.ways) != 1 {
 		t.Errorf("devices %v: a name is too long for Linux", long.Extent().Links)
 	}
-	if got := opened(t, true, port4789, vxlan, udp).Replacing().Former(); !slices.Equal(got, []string{udp}) {
+	if got := opened(t, true, port4789, vxlan, udp).WithoutAsides().Former(); !slices.Equal(got, []string{udp}) {
 		t.Errorf("former ways %v, want udp alone", got)
 	}
-	if got := opened(t, false, hostGW).Names(); len(got) != 0 {
+	if got := opened(t, false, hostGW).Renamings(); len(got) != 0 {
 		t.Errorf("host-gw renames %v", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/drivertest"
+	"github.com/flanneld/flannel/internal/divert"
 )
 
 func (h *Host) do(d drivertest.Action) error {
@@ -204,7 +205,7 @@ func (h *Host) flush(verb drivertest.ActionVerb, l netlink.Link) error {
 			return h.NeighDel(&n)
 		})
 	case drivertest.DivertFDB:
-		return h.divertFDB(l)
+		return divert.FDB(h.Handle, h.ask, l)
 	}
 	return fmt.Errorf("unknown verb %q", verb)
 }

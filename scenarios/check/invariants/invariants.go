@@ -257,7 +257,7 @@ func (i *Invariants) takeConfig(text string) {
 func (i *Invariants) mayHave(network config.Network, b backend.Backend) {
 	links := b.Extent().Links
 	if a, ok := b.(backend.Asider); ok {
-		for _, n := range a.Names() {
+		for _, n := range a.Renamings() {
 			links = append(slices.Clip(links), n.From)
 		}
 	}
