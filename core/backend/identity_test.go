@@ -3,6 +3,7 @@ package backend_test
 import (
 	"testing"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/config"
 )
@@ -15,7 +16,7 @@ func TestLastMemberCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec, _ := all.Find("vxlan")
-	id, err := spec.Identity(network.Backend)
+	id, err := spec.Identity(network.Backend, backend.IPv4Only)
 	if want := `{"Type":"vxlan","VNI":8,"Port":4789}`; err != nil || id != want {
 		t.Errorf("identity %s (%v), want %s", id, err, want)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
 )
 
 // Spec describes a type of backend. Package all lists every Spec; errors, the
@@ -36,6 +37,9 @@ type Spec struct {
 	// other backends, equal data are a copy of another host's.
 	SharesData bool
 
+	// Shows returns the agreed options that a record shows beside those that its data name; nil: none.
+	Shows func(*lease.Attrs) json.RawMessage
+
 	// OnCopy tells the operator how to end a copy if the node itself cannot: its data
 	// follow from a file. "" if the node draws other data.
 	OnCopy string
@@ -56,6 +60,10 @@ type Spec struct {
 
 	// Alone means that it cannot serve some peers while another backend serves others.
 	Alone bool
+
+	// SharesDevices means that two ways of this type stand beside each other on the same devices:
+	// they want the same links, and what they want for one peer adds up.
+	SharesDevices bool
 
 	// Untyped means that its records have no BackendType (interop 3.3).
 	Untyped bool
@@ -216,6 +224,10 @@ type Option struct {
 	// Agreed options have to be the same on two nodes that reach each other. A change
 	// of one is a change of the way in which packets travel, see [Spec.Identity].
 	Agreed bool
+	// AgreedInBoth options are so in networks with both families.
+	AgreedInBoth bool
+	// Alike holds the values of a Text on which nodes agree although they differ, and the one that stands for them.
+	Alike map[string]string
 	// ZeroMeans is the value for which 0 stands in an Agreed option; 0: none.
 	ZeroMeans int64
 

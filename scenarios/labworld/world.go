@@ -21,7 +21,6 @@ type World struct {
 	top     lang.Topology
 	nodes   map[string]*netnsNode
 	storage *netnsStore
-	family  cidr.Family // of streams
 
 	// Streams read the list of pods from goroutines of their own.
 	pods sync.RWMutex
@@ -82,8 +81,7 @@ func New(top lang.Topology, daemon string) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{Lab: lab, top: top, nodes: map[string]*netnsNode{}, storage: &netnsStore{Store: lab.Store},
-		family: top.Families[0]}
+	w := &World{Lab: lab, top: top, nodes: map[string]*netnsNode{}, storage: &netnsStore{Store: lab.Store}}
 	for _, n := range lab.Nodes {
 		w.nodes[n.Name] = &netnsNode{Host: n.Host, node: n, world: w}
 	}
@@ -213,17 +211,17 @@ func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
 }
 
 // Stream implements [Streamer].
-func (w *World) Stream(from, to string, every time.Duration, steady bool) (func() (int, int, error), error) {
-	if _, _, err := w.places(from, to, w.family); err != nil {
+func (w *World) Stream(from, to string, o lang.StreamOptions) (func() (int, int, error), error) {
+	if _, _, err := w.places(from, to, o.Family); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan streamed, 1)
 	stream := w.stream
-	if steady {
+	if o.Steady {
 		stream = w.steadyStream
 	}
-	go func() { done <- stream(ctx, from, to, every) }()
+	go func() { done <- stream(ctx, from, to, o) }()
 	return func() (sent, lost int, err error) {
 		stop()
 		r := <-done
@@ -238,8 +236,8 @@ type streamed struct {
 }
 
 // steadyStream pings until it is stopped, at each tick. Each lost packet counts.
-func (w *World) steadyStream(ctx context.Context, from, to string, every time.Duration) (s streamed) {
-	tick := time.NewTicker(every)
+func (w *World) steadyStream(ctx context.Context, from, to string, o lang.StreamOptions) (s streamed) {
+	tick := time.NewTicker(o.Every)
 	defer tick.Stop()
 	ended := make(chan streamed)
 	running := 0
@@ -253,7 +251,7 @@ func (w *World) steadyStream(ctx context.Context, from, to string, every time.Du
 		select {
 		case <-tick.C:
 			running++
-			go func() { ended <- w.streamOne(from, to) }()
+			go func() { ended <- w.streamOne(from, to, o) }()
 		case one := <-ended:
 			note(one)
 		case <-ctx.Done():
@@ -266,8 +264,8 @@ func (w *World) steadyStream(ctx context.Context, from, to string, every time.Du
 }
 
 // streamOne sends one ping of a stream.
-func (w *World) streamOne(from, to string) streamed {
-	r, err := w.Ping(from, to, lang.PingOptions{Family: w.family})
+func (w *World) streamOne(from, to string, o lang.StreamOptions) streamed {
+	r, err := w.Ping(from, to, lang.PingOptions{Family: o.Family})
 	if err == nil && !r.OK {
 		return streamed{lost: 1}
 	}
@@ -276,11 +274,11 @@ func (w *World) streamOne(from, to string) streamed {
 
 // stream pings until it is stopped. While a reply is outstanding it sends
 // nothing: one lost packet proves as much as many.
-func (w *World) stream(ctx context.Context, from, to string, every time.Duration) (s streamed) {
-	tick := time.NewTicker(every)
+func (w *World) stream(ctx context.Context, from, to string, o lang.StreamOptions) (s streamed) {
+	tick := time.NewTicker(o.Every)
 	defer tick.Stop()
 	for ; ; s.sent++ {
-		r, err := w.Ping(from, to, lang.PingOptions{Family: w.family})
+		r, err := w.Ping(from, to, lang.PingOptions{Family: o.Family})
 		if err != nil {
 			s.err = err
 			return s

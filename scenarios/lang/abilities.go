@@ -36,9 +36,15 @@ const EchoBound = 3 * time.Second
 type Streamer interface {
 	// Transfer moves that many bytes from pod to pod and checks them.
 	Transfer(from, to string, f cidr.Family, bytes int64) error
-	// Stream pings at an interval until stopped; stop returns the counts. A world may wait for
-	// a reply before it sends the next ping, unless the stream is steady.
-	Stream(from, to string, every time.Duration, steady bool) (stop func() (sent, lost int, err error), err error)
+	// Stream pings until stopped; stop returns the counts.
+	Stream(from, to string, o StreamOptions) (stop func() (sent, lost int, err error), err error)
+}
+
+// StreamOptions describe a stream of pings.
+type StreamOptions struct {
+	Family cidr.Family
+	Every  time.Duration
+	Steady bool // no ping waits for the reply to the last one
 }
 
 // SegmentDisturber sets what a segment, counted from 0, does to packets.

@@ -211,32 +211,35 @@ func (s *Session) transfer(d *datadriven.TestData) (string, error) {
 	return "", nil
 }
 
-// stream performs "stream start n1.pod n2.pod [every=20ms] [steady]" and "stream stop
-// n1.pod n2.pod [most=2] [allow=25]". Some moments are long enough to lose a packet only on an
+// stream performs "stream start n1.pod n2.pod [every=20ms] [steady] [ipv6]" and "stream stop
+// n1.pod n2.pod [most=2] [allow=25] [ipv6]". Some moments are long enough to lose a packet only on an
 // emulated machine: most is the number of packets that may be lost there. Elsewhere none
 // may be lost. Some changes lose packets in every world: allow is the number that may be lost in each.
 func (s *Session) stream(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
-	every := 20 * time.Millisecond
-	a.duration("every", &every)
+	o := StreamOptions{Every: 20 * time.Millisecond}
+	a.duration("every", &o.Every)
 	most, allow := 0, 0
 	a.integer("most", &most)
 	a.integer("allow", &allow)
-	steady := a.flag("steady")
+	o.Steady = a.flag("steady")
+	if a.flag("ipv6") || !slices.Contains(s.families, cidr.V4) {
+		o.Family = cidr.V6
+	}
 	what := a.word("start or stop")
 	from := a.word("from")
 	to := a.word("to")
 	if err := a.done(); err != nil {
 		return "", err
 	}
-	name := from + " " + to
+	name := fmt.Sprint(from, " ", to, " ", o.Family)
 	switch what {
 	case "start":
 		streamer, err := able[Streamer](s, s.World())
 		if err != nil {
 			return "", err
 		}
-		stop, err := streamer.Stream(from, to, every, steady)
+		stop, err := streamer.Stream(from, to, o)
 		if err != nil {
 			return "", err
 		}

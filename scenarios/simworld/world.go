@@ -243,9 +243,8 @@ func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
 }
 
 // Stream implements [lang.Streamer].
-func (w *World) Stream(from, to string, every time.Duration, _ bool) (func() (int, int, error), error) {
-	f := w.top.Families[0]
-	a, b, err := lang.Pair(w.place, from, to, f)
+func (w *World) Stream(from, to string, o lang.StreamOptions) (func() (int, int, error), error) {
+	a, b, err := lang.Pair(w.place, from, to, o.Family)
 	if err != nil {
 		return nil, err
 	}
@@ -253,8 +252,8 @@ func (w *World) Stream(from, to string, every time.Duration, _ bool) (func() (in
 	var next *world.Event
 	var send func()
 	send = func() {
-		probes = append(probes, a.ping(b.addrs[f], kernel.PingOptions{Timeout: lang.EchoBound}))
-		next = w.World.After(every, "stream "+from+" "+to, send)
+		probes = append(probes, a.ping(b.addrs[o.Family], kernel.PingOptions{Timeout: lang.EchoBound}))
+		next = w.World.After(o.Every, "stream "+from+" "+to, send)
 	}
 	send()
 	return func() (sent, lost int, err error) {

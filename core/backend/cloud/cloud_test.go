@@ -117,7 +117,7 @@ func TestCredentialsStayHidden(t *testing.T) {
 				t.Fatal(err)
 			}
 			plain = s.Plain(network.Backend)
-			id, err := s.Identity(network.Backend)
+			id, err := s.Identity(network.Backend, backend.IPv4Only)
 			if err != nil || strings.Contains(id, "7f3a") {
 				t.Errorf("identity %s, %v", id, err)
 			}

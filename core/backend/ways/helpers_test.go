@@ -77,6 +77,11 @@ func vtep(vni int, host byte) string {
 	return fmt.Sprintf(`{"VNI":%d,"VtepMAC":"02:00:00:00:00:%02x"}`, vni, host)
 }
 
+// wgPort is the data of a WireGuard device with a port.
+func wgPort(port int) string {
+	return fmt.Sprintf(`{"PublicKey":"AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=","Port":%d}`, port)
+}
+
 // formerly names a former way without data.
 func formerly(id string) lease.FormerWay { return lease.FormerWay{Backend: json.RawMessage(id)} }
 
@@ -91,4 +96,5 @@ const (
 	hostGW    = `{"Type":"host-gw"}`
 	udp       = `{"Type":"udp"}`
 	wireguard = `{"Type":"wireguard"}`
+	wgAuto    = `{"Type":"wireguard","Mode":"auto"}`
 )

@@ -21,8 +21,8 @@ func identityOf(a *lease.Attrs) string {
 }
 
 // implied returns the identity that follows from a record's type and data: members
-// of the data with the name of an agreed option have the option's value. It returns
-// "" if the type is unknown.
+// of the data with the name of an agreed option have the option's value, and a backend may see
+// others by the data of both families. It returns "" if the type is unknown.
 func implied(a *lease.Attrs) string {
 	spec, known := all.Find(a.BackendType)
 	if !known {
@@ -36,7 +36,10 @@ func implied(a *lease.Attrs) string {
 	if len(data) > 0 && data[0] == '{' {
 		object.Options = data
 	}
-	id, err := spec.Identity(object)
+	if spec.Shows != nil {
+		object.Options = spec.Shows(a)
+	}
+	id, err := spec.Identity(object, backend.Both)
 	if err != nil {
 		return ""
 	}
@@ -164,15 +167,8 @@ func (s *Set) works(i int, l *lease.Lease, f cidr.Family) bool {
 func (s *Set) PublishedKeys(a *lease.Attrs) []dataplane.WGPeerKey {
 	var keys []dataplane.WGPeerKey
 	for _, w := range s.ways {
-		b, exchanges := w.backend.(backend.KeyExchanger)
-		face, offered := w.face(a)
-		if !exchanges || !offered {
-			continue
-		}
-		for _, f := range cidr.Families {
-			if key, ok := b.PeerKey(&face, f); ok && !slices.Contains(keys, key) {
-				keys = append(keys, key)
-			}
+		if face, offered := w.face(a); offered {
+			keys = append(keys, w.peerKeys(&face)...)
 		}
 	}
 	return keys
@@ -180,10 +176,16 @@ func (s *Set) PublishedKeys(a *lease.Attrs) []dataplane.WGPeerKey {
 
 // hears reports whether a peer may send by a way: its record offers it, or the way is
 // the one by which to send to it. A backend without data in its records knows a sender by
-// the address alone, and hears a peer before the peer's record offers the way.
+// the address alone, and hears a peer before the peer's record offers the way, and so does one that
+// already has a session with the peer.
 func (s *Set) hears(i int, l *lease.Lease) bool {
-	offered, _ := s.offers(l, s.ways[i].id)
-	return offered || s.ways[i].spec.Untyped || slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
+	if offered, _ := s.offers(l, s.ways[i].id); offered {
+		return true
+	}
+	if _, known := s.faceBeside(i, l); known {
+		return true
+	}
+	return s.ways[i].spec.Untyped || slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
 		chosen, ok := s.choose(l, f)
 		return ok && chosen == i
 	})
@@ -196,11 +198,45 @@ func (s *Set) faceOf(i int, l *lease.Lease) *lease.Lease {
 	}
 	face, ok := s.ways[i].face(&l.Attrs)
 	if !ok {
+		face, ok = s.faceBeside(i, l)
+	}
+	if !ok {
 		return l // taken for one of this way
 	}
 	as := *l
 	as.Attrs = face
 	return &as
+}
+
+// faceBeside returns the attributes that a peer's record offers for another way on the same devices, if a
+// session of that way is one of this way too. Such a peer may send by this way as soon as it has it.
+func (s *Set) faceBeside(i int, l *lease.Lease) (lease.Attrs, bool) {
+	w := s.ways[i]
+	for j, o := range s.ways {
+		if i == j || !w.shares(o) {
+			continue
+		}
+		face, offered := o.face(&l.Attrs)
+		beyond := func(k dataplane.WGPeerKey) bool { return !slices.Contains(o.peerKeys(&face), k) }
+		if offered && !slices.ContainsFunc(w.peerKeys(&face), beyond) {
+			return face, true
+		}
+	}
+	return lease.Attrs{}, false
+}
+
+// peerKeys returns the keys of the objects that stand for a record of a way, each once.
+func (w way) peerKeys(face *lease.Attrs) (keys []dataplane.WGPeerKey) {
+	b, exchanges := w.backend.(backend.KeyExchanger)
+	for _, f := range cidr.Families {
+		if !exchanges {
+			break
+		}
+		if key, ok := b.PeerKey(face, f); ok && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // sharesNone reports whether a peer's record offers none of the node's ways.
@@ -286,7 +322,7 @@ func objectOf(id string) (config.Backend, bool) {
 	if !known || head.Type == "" {
 		return config.Backend{}, false
 	}
-	same, err := spec.Identity(object)
+	same, err := spec.Identity(object, backend.Both)
 	return object, err == nil && same == id
 }
 

@@ -22,6 +22,9 @@ func TestIdentityOfARecord(t *testing.T) {
 		{"vxlan", `"text"`, "", lease.Ways{}, vxlan},
 		{"vxlan", ``, "", lease.Ways{}, vxlan},
 		{"host-gw", "", "", lease.Ways{}, hostGW},
+		{"wireguard", wgPort(51820), "", lease.Ways{}, wireguard},
+		{"wireguard", wgPort(51820), wgPort(51821), lease.Ways{}, wireguard},
+		{"wireguard", wgPort(51820), wgPort(51820), lease.Ways{}, wgAuto},
 		{"unheard-of", vtep(7, 2), "", lease.Ways{}, ""},
 		{"vxlan", vtep(7, 2), "", lease.Ways{Present: json.RawMessage(hostGW)}, hostGW},
 	} {
@@ -138,6 +141,36 @@ func TestHears(t *testing.T) {
 		for i, want := range c.want {
 			if got := s.hears(i, c.l); got != want {
 				t.Errorf("%s by %s: heard %t, want %t", text(c.l.Attrs), s.ways[i].id, got, want)
+			}
+		}
+	}
+}
+
+// A node with one WireGuard device for both families hears a peer that has two: its device has a session with one
+// of these, through which the peer sends as soon as it has followed. Not the other way round: the second device needs
+// a session of its own.
+func TestHearsOnSharedDevices(t *testing.T) {
+	separate := record(2, "wireguard", wgPort(51820), lease.Ways{})
+	separate.Attrs.BackendV6Data = json.RawMessage(wgPort(51821))
+	formerly := separate.Attrs
+	formerly.BackendType = "vxlan"
+	other := record(2, "vxlan", vtep(1, 2), lease.Ways{Former: []lease.FormerWay{
+		{Backend: json.RawMessage(wireguard), Data: formerly.BackendData, V6Data: formerly.BackendV6Data}}})
+	for _, c := range []struct {
+		name string
+		set  *Set
+		l    *lease.Lease
+		want [2]bool
+	}{
+		{"two devices, by one", opened(t, true, wgAuto, wireguard), separate, [2]bool{true, true}},
+		{"two former devices, by one", opened(t, true, wgAuto, wireguard), other, [2]bool{true, true}},
+		{"one device, by two", opened(t, true, wireguard, wgAuto), record(2, "wireguard", wgPort(51820), lease.Ways{}),
+			[2]bool{false, true}},
+	} {
+		for i, want := range c.want {
+			got := c.set.hears(i, c.l)
+			if face := c.set.faceOf(i, c.l); got != want || want && face.Attrs.BackendType != "wireguard" {
+				t.Errorf("%s: heard by %s %t as %s, want %t", c.name, c.set.ways[i].id, got, text(face.Attrs), want)
 			}
 		}
 	}

@@ -28,6 +28,7 @@ func (s *Set) Render(
 	for i, state := range rendered {
 		chosen.chooseRoutes(i, state, peers)
 		greet(state)
+		joinPeers(state, union)
 		union.AddAll(state)
 	}
 	return backend.OverNextHops(env, union), problems
@@ -154,6 +155,30 @@ func greet(state *dataplane.State) {
 			state.AddWGPeer(p)
 		}
 	}
+}
+
+// joinPeers makes WireGuard peers that earlier ways want too do for all of these: packets of each
+// way are taken from them, and the newest way names the endpoint.
+func joinPeers(state, earlier *dataplane.State) {
+	for _, newest := range earlier.WGPeers.All {
+		if p, ok := state.WGPeers.Get(newest.WGPeerKey); ok {
+			state.AddWGPeer(joined(newest, p))
+		}
+	}
+}
+
+// joined returns a peer with the allowed IPs of another one with its key, unless that is of another node.
+func joined(p, other dataplane.WGPeer) dataplane.WGPeer {
+	all := p
+	for _, f := range cidr.Families {
+		switch {
+		case !p.Allowed[f].IsValid():
+			all.Allowed[f] = other.Allowed[f]
+		case other.Allowed[f].IsValid() && other.Allowed[f] != p.Allowed[f]:
+			return p
+		}
+	}
+	return all
 }
 
 // disjoint returns the peers that can be served by any way, without the halves that

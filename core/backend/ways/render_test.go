@@ -3,6 +3,7 @@ package ways
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +73,42 @@ func TestGreeting(t *testing.T) {
 		if !ok || p.Keepalive != want {
 			t.Errorf("%s: keepalives every %d s (%t), want %d", options, p.Keepalive, ok, want)
 		}
+	}
+}
+
+// Two modes of wireguard stand side by side. Both have flannel-wg, which takes from each peer what either mode sends.
+func TestModesOfWireGuard(t *testing.T) {
+	for present, former := range map[string]string{wgAuto: wireguard, wireguard: wgAuto} {
+		s := opened(t, true, present, former)
+		if len(s.ways) != 2 {
+			t.Fatalf("%s beside %s: %d ways", former, present, len(s.ways))
+		}
+		key := dataplane.PublicKey{2}
+		data := fmt.Sprintf(`{"PublicKey":%q,"Port":51820}`, key)
+		peer := record(2, "wireguard", data, lease.Ways{Present: json.RawMessage(present), Former: []lease.FormerWay{
+			{Backend: json.RawMessage(former), Data: json.RawMessage(data), V6Data: json.RawMessage(data)},
+		}})
+		state, problems := s.Render(environment(s), self(), []*lease.Lease{peer})
+		if len(problems) > 0 {
+			t.Errorf("problems %v", problems)
+		}
+		p, _ := state.WGPeers.Get(dataplane.WGPeerKey{Link: "flannel-wg", Public: key})
+		if want := [2]netip.Prefix{peer.Key.V4, peer.Key.V6}; p.Allowed != want {
+			t.Errorf("%s beside %s: flannel-wg takes %v, want %v", former, present, p.Allowed, want)
+		}
+	}
+}
+
+// What two nodes with one key want for a peer does not add up.
+func TestJoined(t *testing.T) {
+	v4, v6 := netip.MustParsePrefix("10.5.2.0/24"), netip.MustParsePrefix("fd00:10:5:2::/64")
+	one := dataplane.WGPeer{Allowed: [2]netip.Prefix{v4}}
+	if got := joined(one, dataplane.WGPeer{Allowed: [2]netip.Prefix{v4, v6}}); got.Allowed != [2]netip.Prefix{v4, v6} {
+		t.Errorf("one node has %v", got.Allowed)
+	}
+	other := dataplane.WGPeer{Allowed: [2]netip.Prefix{netip.MustParsePrefix("10.5.3.0/24"), v6}}
+	if got := joined(one, other); got != one {
+		t.Errorf("with another node's key: %v", got.Allowed)
 	}
 }
 

@@ -162,10 +162,13 @@ func (s *Set) Former() []string {
 	return ids
 }
 
-// FormerWith returns the identity of the former way that has a device, or "".
+// FormerWith returns the identity of the former way that has a device which the present one does not have, or "".
 func (s *Set) FormerWith(device string) string {
-	for _, w := range s.ways[1:] {
+	for i, w := range s.ways {
 		if slices.Contains(w.backend.Extent().Links, device) {
+			if i == 0 {
+				return ""
+			}
 			return w.id
 		}
 	}

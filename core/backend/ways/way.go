@@ -1,9 +1,9 @@
 package ways
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
@@ -28,7 +28,7 @@ type way struct {
 // in the families of the network that it carries.
 func open(network config.Network, object config.Backend) (way, error) {
 	spec, _ := all.Find(object.Type)
-	object, err := withOptionsOf(spec, network.Backend, object)
+	object, err := withOptionsOf(spec, network, object)
 	if err != nil {
 		return way{}, err
 	}
@@ -48,21 +48,27 @@ func open(network config.Network, object config.Backend) (way, error) {
 // withOptionsOf returns a former Backend object with the present values of the options
 // on which nodes need not agree, if both have the same type. Two devices of one kind
 // may have to agree: VXLAN devices with one port must have the same extensions.
-func withOptionsOf(spec backend.Spec, present, former config.Backend) (config.Backend, error) {
-	if same, _ := all.Find(present.Type); same.Type != spec.Type {
+func withOptionsOf(spec backend.Spec, present config.Network, former config.Backend) (config.Backend, error) {
+	if same, _ := all.Find(present.Backend.Type); same.Type != spec.Type {
 		return former, nil
 	}
-	id, err := spec.Identity(former)
+	families := backend.FamiliesOf(present)
+	agreed, err := former.Members()
 	if err != nil {
 		return former, err
 	}
-	members, err := present.Members()
+	others, err := present.Backend.Members()
 	if err != nil {
 		return former, err
 	}
-	object := config.Backend{Type: spec.Type, Options: json.RawMessage(id)}
-	for _, m := range slices.Backward(members) {
-		if !spec.Agrees(m.Name) && !strings.EqualFold(m.Name, "Type") {
+	object := config.Backend{Type: spec.Type}.WithDefault("Type", strconv.Quote(spec.Type))
+	for _, m := range slices.Backward(agreed) {
+		if spec.Agrees(m.Name, families) {
+			object = object.WithDefault(m.Name, string(m.Value))
+		}
+	}
+	for _, m := range slices.Backward(others) {
+		if !spec.Agrees(m.Name, families) && !strings.EqualFold(m.Name, "Type") {
 			object = object.WithDefault(m.Name, string(m.Value))
 		}
 	}
@@ -76,7 +82,7 @@ func openExactly(network config.Network) (way, error) {
 		return way{}, err
 	}
 	spec, _ := all.Find(network.Backend.Type)
-	id, err := spec.Identity(network.Backend)
+	id, err := spec.Identity(network.Backend, backend.FamiliesOf(network))
 	if err != nil {
 		return way{}, fmt.Errorf("backend %s: %w", spec.Type, err)
 	}
@@ -95,11 +101,14 @@ func (w way) carries(f cidr.Family) bool { return w.network.Of(f).Enabled() }
 // ports returns the UDP ports of the way.
 func (w way) ports() []backend.UDPPort { return w.spec.Ports(w.network) }
 
-// coexists reports whether two ways can be open on one host: no device belongs to
-// both, they need no UDP port in turn, and both are backends that handle peers.
+// coexists reports whether two ways can be open on one host: they share their devices, or no device
+// belongs to both and they need no UDP port in turn. Both are backends that handle peers.
 func (w way) coexists(o way) bool {
 	if w.alone() || o.alone() {
 		return false
+	}
+	if w.shares(o) {
+		return true
 	}
 	if backend.Exclude(w.ports(), o.ports()) != 0 {
 		return false
@@ -107,6 +116,9 @@ func (w way) coexists(o way) bool {
 	links := o.backend.Extent().Links
 	return !slices.ContainsFunc(w.backend.Extent().Links, func(l string) bool { return slices.Contains(links, l) })
 }
+
+// shares reports whether two ways use the same devices at once, such as two modes of wireguard.
+func (w way) shares(o way) bool { return w.spec.Type == o.spec.Type && w.spec.SharesDevices }
 
 // aside returns the way with devices of other names, or the way itself if its backend has none.
 func (w way) aside() way {
@@ -122,7 +134,7 @@ func (w way) aside() way {
 const mostReplaced = 100
 
 // replaces reports whether a way with an identity is of the same type and has the same
-// devices: vxlan with another port, for example. A host can only have one of them, which
+// devices: vxlan with another port, for example. If a host has only one of them, it
 // stands for the other too. Meanwhile routes without encapsulation work.
 func (w way) replaces(id string) bool {
 	known, ok := w.replaced[id]
@@ -135,7 +147,7 @@ func (w way) replaces(id string) bool {
 	object, named := objectOf(id)
 	if named && object.Type == w.spec.Type {
 		other, err := open(w.network, object)
-		known = err == nil && !w.coexists(other)
+		known = w.spec.SharesDevices || err == nil && !w.coexists(other)
 	}
 	w.replaced[id] = known
 	return known

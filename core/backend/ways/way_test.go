@@ -52,6 +52,26 @@ func TestOptionsOfAFormerWay(t *testing.T) {
 	if got := options(2); strings.Contains(got, "DirectRouting") {
 		t.Errorf("udp has %s", got)
 	}
+	s = opened(t, true, wireguard, `{"Type":"wireguard","Mode":"ipv4","MTU":1400}`)
+	if got := options(1); !strings.Contains(got, `"Mode":"ipv4"`) || strings.Contains(got, "MTU") || s.ways[1].id != wgAuto {
+		t.Errorf("%s has %s", s.ways[1].id, got)
+	}
+}
+
+// Nodes agree on the number of WireGuard devices, in networks of both families. The modes with one device are one way.
+func TestModesThatAgree(t *testing.T) {
+	for _, c := range []struct {
+		dual bool
+		mode string
+		want string
+	}{
+		{true, "separate", wireguard}, {true, "auto", wgAuto}, {true, "ipv4", wgAuto}, {true, "ipv6", wgAuto},
+		{false, "auto", wireguard}, {false, "ipv4", wireguard},
+	} {
+		if got := opened(t, c.dual, fmt.Sprintf(`{"Type":"wireguard","Mode":%q}`, c.mode)).Present(); got != c.want {
+			t.Errorf("mode %s, both families %t: %s, want %s", c.mode, c.dual, got, c.want)
+		}
+	}
 }
 
 // Backend objects that cannot be opened beside others have errors that name them.

@@ -35,6 +35,7 @@ const (
 func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "encrypted WireGuard tunnels", Carries: backend.EveryFamily, New: open,
+		SharesDevices: true, Shows: modeIn,
 		Devices: []string{device, deviceV6}, DeviceKind: dataplane.LinkWireGuard,
 		OnCopy: "delete the key file of one of the two hosts, and restart flannel there",
 		Options: []backend.Option{
@@ -53,8 +54,9 @@ func Spec() backend.Spec {
 			{Name: "PersistentKeepaliveInterval", Kind: backend.Whole, Default: "0", Min: 1, Max: 65535, Example: "25",
 				ChartValue: "keepaliveInterval",
 				Zero:       "off", Help: "seconds between packets to an idle peer, for nodes behind NAT"},
-			{Name: "Mode", Kind: backend.Text, Default: `"separate"`, Example: `"auto"`,
+			{Name: "Mode", Kind: backend.Text, Default: `"separate"`, Example: `"auto"`, AgreedInBoth: true,
 				Choices: []string{modeSeparate, modeAuto, modeIPv4, modeIPv6}, ChartValue: "tunnelMode",
+				Alike: map[string]string{modeIPv4: modeAuto, modeIPv6: modeAuto},
 				Help: "a device for each family, or one device with endpoints of the better family, " +
 					"of IPv4 or of IPv6"},
 			{Name: "Implementation", Kind: backend.Text, Default: `"auto"`, Example: `"userspace"`,

@@ -47,6 +47,16 @@ func parseData(raw json.RawMessage) (peerData, error) {
 	return peerData{key, uint16(d.Port)}, nil
 }
 
+// modeIn returns the Mode that a record shows: the port of both halves is that of one device.
+func modeIn(a *lease.Attrs) json.RawMessage {
+	v4, errV4 := parseData(a.BackendData)
+	v6, errV6 := parseData(a.BackendV6Data)
+	if errV4 != nil || errV6 != nil || v4.port == 0 || v4.port != v6.port {
+		return nil
+	}
+	return json.RawMessage(fmt.Sprintf(`{"Mode":%q}`, modeAuto))
+}
+
 // PeerKey implements [backend.KeyExchanger].
 func (b *Backend) PeerKey(a *lease.Attrs, f cidr.Family) (dataplane.WGPeerKey, bool) {
 	i := slices.IndexFunc(b.tunnels, func(t tunnel) bool { return slices.Contains(t.carries, f) })

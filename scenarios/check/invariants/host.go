@@ -390,9 +390,9 @@ func (n *Node) offeredBy(l *lease.Lease) bool {
 	if !n.refused {
 		return true
 	}
-	object := n.network().Backend
-	spec, _ := all.Find(object.Type)
-	id, err := spec.Identity(object)
+	network := n.network()
+	spec, _ := all.Find(network.Backend.Type)
+	id, err := spec.Identity(network.Backend, backend.FamiliesOf(network))
 	offered, _ := ways.Offers(&l.Attrs, id)
 	return err == nil && offered
 }

@@ -64,13 +64,16 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 	return kept
 }
 
-// offersAnother reports whether a record is for another VXLAN than the config's: its
-// owner has not followed a change of the config yet. Peers reach the owner by a former
-// VXLAN that both have, if there is one.
+// offersAnother reports whether a record is for another VXLAN or for other WireGuard devices than the config's:
+// its owner has not followed a change of the config yet. Peers reach the owner by a former
+// way that both have, if there is one.
 func (d *derivation) offersAnother(r lease.Lease) bool {
 	otherPort := d.net.backend == "vxlan" && portOf(r.Attrs.Ways) != d.net.options.Port
 	if otherPort && (!r.Attrs.Ways.IsEmpty() || d.host.Changed) {
 		return true // without ways, it may be of a node that has not followed
+	}
+	if d.net.backend == "wireguard" && d.offersOtherDevices(r) {
+		return true
 	}
 	var data struct{ VNI uint32 }
 	for _, f := range cidr.Families {
@@ -82,6 +85,17 @@ func (d *derivation) offersAnother(r lease.Lease) bool {
 		}
 	}
 	return false
+}
+
+// offersOtherDevices reports whether a record is of a node with a WireGuard device for each family where the config
+// wants one for both, or the other way round: its halves name two ports, or one.
+func (d *derivation) offersOtherDevices(r lease.Lease) bool {
+	v4, port, hasV4 := wireGuardHalf(r, true)
+	_, portV6, hasV6 := wireGuardHalf(r, false)
+	if !hasV4 || !hasV6 || v4.IsZero() || !d.net.of[cidr.V4].IsValid() || !d.net.of[cidr.V6].IsValid() {
+		return false
+	}
+	return (port != portV6) != (d.net.options.Mode == "separate")
 }
 
 // portOf returns the port of the VXLAN for which a record in the middle of a change is written. Its data

@@ -220,6 +220,11 @@ func (d Demand) wgPeers(have *dataplane.State) []string {
 		if d.lenient && want.Keepalive == 0 {
 			want.Keepalive = present.Keepalive
 		}
+		for _, f := range cidr.Families {
+			if d.lenient && !want.Allowed[f].IsValid() {
+				want.Allowed[f] = present.Allowed[f]
+			}
+		}
 		return want == present
 	}
 	ours := func(p dataplane.WGPeer) bool { return d.devices[p.Link] }
