@@ -40,6 +40,9 @@ type Spec struct {
 	// Shows returns the agreed options that a record shows beside those that its data name; nil: none.
 	Shows func(*lease.Attrs) json.RawMessage
 
+	// DataOfDevice means that each new device has other backend data, such as a MAC that the kernel draws.
+	DataOfDevice bool
+
 	// OnCopy tells the operator how to end a copy if the node itself cannot: its data
 	// follow from a file. "" if the node draws other data.
 	OnCopy string
@@ -119,8 +122,13 @@ func leadingNumber(text string) (n uint32, rest string) {
 // MakesDevice reports whether the backend makes such a device: of its kind, and with the
 // name that it gives to that one. A device with a MAC of its own is no TUN device.
 func (s Spec) MakesDevice(l dataplane.Link) bool {
-	vxlan, _ := l.Params.(dataplane.VXLAN)
-	names := func(pattern string) bool { return l.Name == DeviceName(pattern, vxlan) }
+	vxlan, isVXLAN := l.Params.(dataplane.VXLAN)
+	names := func(pattern string) bool {
+		if !isVXLAN { // its name alone says the port
+			vxlan = numbersIn(pattern, l.Name)
+		}
+		return l.Name == DeviceName(pattern, vxlan)
+	}
 	tap := l.Kind() == dataplane.LinkTUN && !l.MAC.IsZero()
 	return l.Kind() == s.DeviceKind && !tap && slices.ContainsFunc(s.Devices, names)
 }

@@ -6,7 +6,7 @@ import "strings"
 type Renaming struct{ From, To string }
 
 // Renamed returns the state after a link has another name: everything on the link is on it
-// still. The link has no proxy, and no peers of one or of WireGuard.
+// still. The link has no peers of WireGuard.
 func (s *State) Renamed(from, to string) *State {
 	now := s.Clone()
 	l, exists := now.Links[from]
@@ -43,7 +43,28 @@ func (s *State) Renamed(from, to string) *State {
 		}
 	}
 	renameEntries(s, now, from, to)
+	renamePath(s, now, from, to)
 	return now
+}
+
+// renamePath is the part of Renamed about the packet path of a link.
+func renamePath(was, now *State, from, to string) {
+	if p, ok := was.Proxies[from]; ok {
+		delete(now.Proxies, from)
+		p.Link = to
+		now.AddProxy(p)
+	}
+	if r, ok := was.Running[from]; ok {
+		delete(now.Running, from)
+		now.Running[to] = r
+	}
+	for key, p := range was.Peers.All {
+		if p.Link == from {
+			now.Peers.Delete(key)
+			p.Link = to
+			now.AddPeer(p)
+		}
+	}
 }
 
 // renameEntries is the part of Renamed about the tables of a link, whose keys name it.

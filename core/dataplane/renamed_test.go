@@ -15,6 +15,9 @@ addr 10.5.1.0/32 dev flannel.1
 addr 10.5.1.0/32 dev flannel.7
 sysctl ethtool/flannel.1/tx-checksum-ip-generic = off dev flannel.1
 sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
+proxy flannel.1 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto
+peer 10.5.3.0/24 to 192.168.64.4 dev flannel.1
+peer 10.5.3.0/24 to 192.168.64.4 dev flannel.7
 neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
 neigh 10.5.4.0 lladdr c6:00:00:00:00:04 dev flannel.7
 fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
@@ -37,6 +40,10 @@ route 10.5.6.0/24 nhid 10.5.6.0 via 10.5.6.0 dev flannel.1 onlink
 	}
 	if d := cmp.Diff(before, s.Dump()); d != "" {
 		t.Errorf("the state has changed (-want +got):\n%s", d)
+	}
+	s.Running["flannel.1"] = Running{Tier: "gso"}
+	if s.Renamed("flannel.1", "fl.1.8472").Running["fl.1.8472"].Tier != "gso" {
+		t.Error("the packet path of the link does not run any more")
 	}
 	if !s.Renamed("flannel.9", "fl.9.1").Equal(s) {
 		t.Error("a link that does not exist was renamed")

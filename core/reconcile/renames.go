@@ -19,16 +19,27 @@ func (d *differ) renames() {
 // one. It reports whether it did.
 func (d *differ) renameIfDue(n dataplane.Renaming) bool {
 	have, exists := d.have.Links[n.From]
-	want, wanted := d.want.Links[n.To]
 	_, taken := d.have.Links[n.To]
-	if !exists || !wanted || taken || !d.opts.Own.Links[n.From] || d.opts.Recreate[n.To] || have.Become(want) != nil {
+	if !exists || taken || !d.opts.Own.Links[n.From] || d.opts.Recreate[n.To] {
 		return false
 	}
-	if stays, wanted := d.want.Links[n.From]; wanted && have.Become(stays) == nil {
+	if !d.becomes(have, n.To) || d.becomes(have, n.From) {
 		return false
 	}
 	have.Name, have.Was = n.To, n.From
 	d.renamed = append(d.renamed, dataplane.Op{Verb: dataplane.Replace, Object: have})
 	d.have = d.have.Renamed(n.From, n.To)
 	return true
+}
+
+// becomes reports whether a link can become the wanted one with a name: by its parameters, and by the port of the
+// packet path that runs on it.
+func (d *differ) becomes(have dataplane.Link, name string) bool {
+	want, wanted := d.want.Links[name]
+	if !wanted || have.Become(want) != nil {
+		return false
+	}
+	runs, isRunning := d.have.Proxies[have.Name]
+	path, isWanted := d.want.Proxies[name]
+	return !isRunning || !isWanted || runs.Local.Port() == path.Local.Port()
 }

@@ -60,6 +60,46 @@ func TestRenames(t *testing.T) {
 	}
 }
 
+// TUN devices are all alike: what tells them apart is the port of the packet path that runs on them. Without one, a
+// device keeps its name if it can.
+func TestRenamesPaths(t *testing.T) {
+	const (
+		tun   = "link flannel0 type tun mtu 1472 up\n"
+		path  = "proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto\n"
+		peers = "peer 10.5.3.0/24 to 192.168.64.4 dev flannel0\nroute 10.5.3.0/24 dev flannel0\n"
+	)
+	named := func(text, name string) string { return strings.ReplaceAll(text, "flannel0", name) }
+	next := strings.ReplaceAll(path, ":8285", ":9000")
+	line := func(verb, text string) string { return "\n" + verb + " " + strings.TrimSpace(text) }
+	for name, c := range map[string]struct{ want, have, ops string }{
+		"another port": {want: named(tun+path+peers, "fl.udp.8285") + tun + next, have: tun + path + peers,
+			ops: "\nreplace link fl.udp.8285 type tun mtu 1472 up was flannel0" + line("add", tun) + line("replace", next)},
+		"back": {want: named(tun+next, "fl.udp.9000") + tun + path + peers,
+			have: named(tun+path+peers, "fl.udp.8285") + tun + next,
+			ops: "\nreplace link fl.udp.9000 type tun mtu 1472 up was flannel0" +
+				"\nreplace link flannel0 type tun mtu 1472 up was fl.udp.8285"},
+		"after a restart": {want: named(tun+path, "fl.udp.8285") + tun + next, have: tun,
+			ops: line("add", named(tun, "fl.udp.8285")) + line("replace", named(path, "fl.udp.8285")) + line("replace", next)},
+		"the last one left": {want: tun + path, have: named(tun, "fl.udp.8285"),
+			ops: "\nreplace link flannel0 type tun mtu 1472 up was fl.udp.8285" + line("replace", path)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Own: own(), Prune: true, Renamings: []dataplane.Renaming{{From: "fl.udp.8285", To: "flannel0"},
+				{From: "flannel0", To: "fl.udp.8285"}, {From: "flannel0", To: "fl.udp.9000"}}}
+			for _, n := range o.Renamings {
+				o.Own.Links[n.From], o.Own.Links[n.To] = true, true
+			}
+			var ops strings.Builder
+			for _, op := range Diff(parse(t, c.want), parse(t, c.have), o).Ops {
+				ops.WriteString("\n" + op.String())
+			}
+			if d := cmp.Diff(c.ops, ops.String()); d != "" {
+				t.Errorf("plan (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 // A kernel that refuses to rename a device gets a new one.
 func TestRefusedRenaming(t *testing.T) {
 	o := Options{Own: own(), Prune: true, Renamings: []dataplane.Renaming{{From: "flannel.1", To: "fl.1.8472"}},

@@ -30,7 +30,8 @@ var needs = map[string]func(testing.TB, *world){
 	"tun":   func(t testing.TB, _ *world) { needTUN(t) },
 	"ipip":  needIPIP,
 
-	"rename": needRename,
+	"rename":      needRename,
+	"rename-path": needRename,
 
 	"wireguard":           needWireGuard,
 	"wireguard-userspace": func(t testing.TB, _ *world) { needTUN(t) },

@@ -25,6 +25,7 @@ func (a *applier) link(verb dataplane.Verb, want dataplane.Link) error {
 			if err := a.links.rename(want.Was, want.Name); err != nil {
 				return fmt.Errorf("rename link %s: %w", want.Was, err)
 			}
+			a.d.proxies.rename(want.Was, want.Name)
 			want.Was = ""
 		}
 		return a.links.adjust(want)

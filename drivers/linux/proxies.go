@@ -95,6 +95,15 @@ func (ps *proxies) stop(link string) error {
 	return r.Close()
 }
 
+// rename follows a link to another name. The packet path holds the device open, and carries on.
+func (ps *proxies) rename(from, to string) {
+	if r, ok := ps.byLink[from]; ok {
+		delete(ps.byLink, from)
+		r.Link = to
+		ps.byLink[to] = r
+	}
+}
+
 // applyPeer does one op on a peer, which takes effect between two packets.
 func (ps *proxies) applyPeer(verb dataplane.Verb, want dataplane.Peer) error {
 	r, alive := ps.alive(want.Link)

@@ -10,7 +10,7 @@ import (
 
 // overlayDevices are the devices that the backends create with the VNIs and ports of the cases.
 var overlayDevices = []string{"flannel.1", "flannel-v6.1", "flannel0",
-	"fl.1.8472", "fl6.1.8472", "fl.1.8473", "fl6.1.8473"}
+	"fl.1.8472", "fl6.1.8472", "fl.1.8473", "fl6.1.8473", "fl.udp.8285"}
 
 // faultReboot performs "fault n2 reboot": the machine goes down and comes up
 // without the daemon. The process, its devices, its routes on the uplink and its

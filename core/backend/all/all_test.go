@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/vxlan"
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
 )
 
 func network(t *testing.T, text string) config.Network {
@@ -70,10 +71,29 @@ func TestNamesDevice(t *testing.T) {
 	for name, want := range map[string]bool{
 		"flannel.1": true, "flannel-v6.16777215": true, "flannel0": true, "flannel-wg-v6": true, "flannel.ipip": true,
 		"fl.1.8472": true, "fl6.16777215.65535": true, "fl.1": false, "fl.1.": false, "fl.1.70000": false, "fl.01.1": false,
-		"flannel.": false, "flannel.01": false, "flannel.-1": false, "flannel.1x": false, "flannel1": false, "cni0": false,
+		"fl.udp.8285": true, "fl.udp.": false, "fl.udp.70000": false, "flannel.": false, "flannel.01": false, "flannel.-1": false, "flannel.1x": false, "flannel1": false, "cni0": false,
 	} {
 		if got := NamesDevice(name); got != want {
 			t.Errorf("%s: %t, want %t", name, got, want)
+		}
+	}
+}
+
+// A TUN device has no port that the kernel shows: its name says it.
+func TestMakesDevice(t *testing.T) {
+	vxlan := dataplane.VXLAN{VNI: 1, Port: 8472}
+	for _, c := range []struct {
+		l    dataplane.Link
+		want bool
+	}{
+		{dataplane.Link{Name: "fl.udp.8285", Params: dataplane.TUN{}}, true},
+		{dataplane.Link{Name: "fl.udp.x", Params: dataplane.TUN{}}, false},
+		{dataplane.Link{Name: "fl.udp.8285", Params: vxlan}, false},
+		{dataplane.Link{Name: "fl.1.8472", Params: vxlan}, true},
+		{dataplane.Link{Name: "fl.1.4789", Params: vxlan}, false},
+	} {
+		if got := MakesDevice(c.l); got != c.want {
+			t.Errorf("%s: %t, want %t", c.l, got, c.want)
 		}
 	}
 }

@@ -22,8 +22,11 @@ const Type = "udp"
 // DefaultPort is the UDP port on which all nodes listen by default.
 const DefaultPort = 8285
 
-// device is the TUN device's name (interop 6.0).
-const device = "flannel0"
+// The names of the TUN device: alone (interop 6.0), and with a former port beside the present one.
+const (
+	device       = "flannel0"
+	asideDevices = "fl.udp.@"
+)
 
 // metric makes our route yield to upstream's, which has none (interop 6.0). Our
 // device outlives this process, so an upstream daemon that follows us gets
@@ -38,7 +41,7 @@ func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "UDP datagrams, sent by this process", Carries: []backend.Families{backend.IPv4Only},
 		New: open, Needs: "/dev/net/tun", Untyped: true,
-		Devices: []string{device}, DeviceKind: dataplane.LinkTUN,
+		Devices: []string{device, asideDevices}, DeviceKind: dataplane.LinkTUN,
 		Options: []backend.Option{
 			{Name: "Port", Kind: backend.Whole, Default: fmt.Sprint(DefaultPort), Min: 1, Max: 65535, Agreed: true,
 				Port: backend.Port, ChartValue: "backendPort",
@@ -57,16 +60,36 @@ type options struct {
 }
 
 // Backend renders udp. It is immutable.
-type Backend struct{ opts options }
+type Backend struct {
+	opts   options
+	device string // the link's name
+	other  string // that which it may have had: see Aside
+}
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Asider  = (*Backend)(nil)
+)
 
 func open(network config.Network) (backend.Backend, error) {
-	b := &Backend{}
+	b := &Backend{device: device}
 	if err := json.Unmarshal(network.Backend.Options, &b.opts); err != nil {
 		return nil, fmt.Errorf("options of %s: %w", Type, err)
 	}
+	b.other = backend.DeviceName(asideDevices, dataplane.VXLAN{Port: uint16(b.opts.Port)})
 	return b, nil
+}
+
+// Aside implements [backend.Asider]. A packet path has one port, and upstream looks for the present one on flannel0.
+func (b *Backend) Aside() (backend.Backend, bool) {
+	aside := *b
+	aside.device, aside.other = b.other, b.device
+	return &aside, true
+}
+
+// Renamings implements [backend.Asider].
+func (b *Backend) Renamings() []dataplane.Renaming {
+	return []dataplane.Renaming{{From: b.other, To: b.device}}
 }
 
 // Type implements [backend.Backend].
@@ -76,13 +99,13 @@ func (b *Backend) Type() string { return Type }
 // device with the device's own address as their source, as upstream's do
 // (interop 6.1), and Linux drops packets that seem to come from itself. No peer
 // can abuse it: the proxy delivers no other packet with an address of this host.
-func acceptLocal() dataplane.Sysctl {
-	return dataplane.Sysctl{Path: "net/ipv4/conf/" + device + "/accept_local", Value: "1", Link: device}
+func (b *Backend) acceptLocal() dataplane.Sysctl {
+	return dataplane.Sysctl{Path: "net/ipv4/conf/" + b.device + "/accept_local", Value: "1", Link: b.device}
 }
 
 // Extent implements [backend.Backend].
 func (b *Backend) Extent() dataplane.Extent {
-	return dataplane.Extent{Links: []string{device}, Sysctls: []dataplane.Sysctl{acceptLocal()}}
+	return dataplane.Extent{Links: []string{b.device}, Sysctls: []dataplane.Sysctl{b.acceptLocal()}}
 }
 
 // Reach implements [backend.Reacher]. Only peers inside the network need a route
@@ -106,21 +129,21 @@ func (b *Backend) Render(
 	env backend.Env, self backend.Self, peers []*lease.Lease,
 ) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState()
-	state.AddLink(dataplane.Link{Name: device, MTU: b.MTU(env), Up: true, Params: dataplane.TUN{}})
-	state.AddSysctl(acceptLocal())
+	state.AddLink(dataplane.Link{Name: b.device, MTU: b.MTU(env), Up: true, Params: dataplane.TUN{}})
+	state.AddSysctl(b.acceptLocal())
 	own := self.Key.Of(cidr.V4)
 	if !own.IsValid() {
 		return state, nil // a proxy without a subnet could not deliver any packet
 	}
-	backend.AddBase(state, self, device, cidr.V4)
+	backend.AddBase(state, self, b.device, cidr.V4)
 	state.AddProxy(dataplane.Proxy{
-		Link:   device,
+		Link:   b.device,
 		Local:  netip.AddrPortFrom(env.Uplink.IP, uint16(b.opts.Port)),
 		Subnet: own, MTU: b.MTU(env), Offload: b.opts.Offload,
 	})
 	state.AddRoute(dataplane.Route{
 		RouteKey: dataplane.RouteKey{Dst: env.Config.V4.Network, Metric: metric},
-		Link:     device, Protocol: dataplane.Protocol,
+		Link:     b.device, Protocol: dataplane.Protocol,
 	})
 	served, problems := backend.Peers(env, self, backend.AnyType, cidr.V4, peers)
 	for _, p := range served {
@@ -129,7 +152,7 @@ func (b *Backend) Render(
 				"and no underlay route leads there; datagrams to it would come back into the tunnel", p.IP)})
 			continue
 		}
-		state.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: device, Subnet: p.Subnet}, To: p.IP})
+		state.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: b.device, Subnet: p.Subnet}, To: p.IP})
 	}
 	return state, problems
 }

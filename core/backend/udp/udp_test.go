@@ -55,6 +55,12 @@ route 10.5.0.0/16 dev flannel0 metric 1
 	}, said); d != "" {
 		t.Errorf("problems (-want +got):\n%s", d)
 	}
+	other, ok := b.Aside()
+	aside, _ := other.Render(env, self, nil)
+	text := aside.Dump()
+	if !ok || strings.Contains(text, "flannel0") || !strings.Contains(text, "proxy fl.udp.9000 local 192.168.64.3:9000 ") {
+		t.Errorf("beside another port:\n%s", text)
+	}
 	if mtu := b.MTU(env); mtu != 1472 {
 		t.Errorf("MTU %d, want 1472", mtu)
 	}

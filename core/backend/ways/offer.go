@@ -75,7 +75,7 @@ func (s *Set) isSince(l *lease.Lease) bool {
 		return false
 	}
 	before := s.before[l.Key]
-	return before == nil || !before.Attrs.Equal(l.Attrs)
+	return before == nil || !s.ways[0].spec.DataOfDevice || !before.Attrs.Equal(l.Attrs)
 }
 
 // offers is [Offers] for a peer's record.

@@ -125,7 +125,7 @@ func (s *Set) Leaving(left map[string]bool) *Set {
 // ways apart as little as their data do, such as the ports of vxlan. One that was written since
 // is of a daemon that has begun with the present way, except if it says the same as a record from
 // before: upstream renews its lease by writing the record again (interop 3.4). With another port
-// its device has another MAC.
+// a vxlan device has another MAC. Records of udp never say more, so there a renewal counts too.
 func (s *Set) Since(revision int64, before []*lease.Lease) *Set {
 	next := *s
 	next.since, next.before = revision, make(map[lease.Key]*lease.Lease, len(before))

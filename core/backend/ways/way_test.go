@@ -53,8 +53,9 @@ func TestOptionsOfAFormerWay(t *testing.T) {
 		t.Errorf("udp has %s", got)
 	}
 	s = opened(t, true, wireguard, `{"Type":"wireguard","Mode":"ipv4","MTU":1400}`)
-	if got := options(1); !strings.Contains(got, `"Mode":"ipv4"`) || strings.Contains(got, "MTU") || s.ways[1].id != wgAuto {
-		t.Errorf("%s has %s", s.ways[1].id, got)
+	got, id := options(1), s.ways[1].id
+	if !strings.Contains(got, `"Mode":"ipv4"`) || strings.Contains(got, "MTU") || id != wgAuto {
+		t.Errorf("%s has %s", id, got)
 	}
 }
 
@@ -164,6 +165,10 @@ func TestAside(t *testing.T) {
 	if got := opened(t, false, hostGW).Renamings(); len(got) != 0 {
 		t.Errorf("host-gw renames %v", got)
 	}
+	want = []dataplane.Renaming{{From: "fl.udp.9000", To: "flannel0"}, {From: "flannel0", To: "fl.udp.8285"}}
+	if got := opened(t, false, `{"Type":"udp","Port":9000}`, udp).Renamings(); !slices.Equal(got, want) {
+		t.Errorf("names of udp %v, want %v", got, want)
+	}
 }
 
 // Records of upstream do not name the port. One that was written after the config is of a daemon
@@ -191,6 +196,15 @@ func TestSince(t *testing.T) {
 		plain.Attrs.BackendData, plain.ModRevision = json.RawMessage(data), 11
 		if got, ok := s.Since(10, []*lease.Lease{&before}).choose(plain, cidr.V4); got != want || !ok {
 			t.Errorf("written again with %s: way %d (%t), want %d", data, got, ok, want)
+		}
+	}
+	port9000 := opened(t, false, `{"Type":"udp","Port":9000}`, udp)
+	bare := record(2, "", "", lease.Ways{})
+	bareBefore := *bare
+	for written, want := range map[int64]int{9: 1, 11: 0} {
+		bare.ModRevision = written
+		if got, ok := port9000.Since(10, []*lease.Lease{&bareBefore}).choose(bare, cidr.V4); got != want || !ok {
+			t.Errorf("udp, written at %d: way %d (%t), want %d", written, got, ok, want)
 		}
 	}
 	named := record(3, "vxlan", vtep(1, 3), lease.Ways{Former: []lease.FormerWay{formerly(hostGW)}})

@@ -52,6 +52,9 @@ func (s *stack) renameLink(from, to string) error {
 		return driver.ErrExists
 	}
 	l.name = to
+	if l.queue != nil {
+		l.queue.renamed(from)
+	}
 	for path, value := range s.sysctls {
 		if now := strings.Replace(path, "/"+from+"/", "/"+to+"/", 1); now != path {
 			delete(s.sysctls, path)

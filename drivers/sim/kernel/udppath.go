@@ -109,6 +109,13 @@ func (ps *paths) start(o dataplane.Proxy, table *udppath.Table) error {
 	return nil
 }
 
+// renamed follows the path's link from a former name.
+func (x *path) renamed(from string) {
+	delete(x.paths.byLink, from)
+	x.want.Link = x.link.name
+	x.paths.byLink[x.want.Link] = x
+}
+
 // end stops the path and releases device and socket.
 func (x *path) end() {
 	x.ended = true

@@ -47,11 +47,13 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 		return Demand{}, fmt.Errorf("backend %q: the oracle does not know its objects", n.backend)
 	}
 	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
-	d.devices = map[string]bool{tun: true, ipip: true, wireguards[cidr.V4]: true, wireguards[cidr.V6]: true}
+	d.devices = map[string]bool{ipip: true, wireguards[cidr.V4]: true, wireguards[cidr.V6]: true}
 	d.addDevices(vxlanDevices(n))
+	d.addDevices(udpDevices(n))
 	for _, text := range h.Formerly {
 		if former, err := parse(text); err == nil {
 			d.addDevices(vxlanDevices(former))
+			d.addDevices(udpDevices(former))
 		}
 	}
 	d.spare()
@@ -110,6 +112,9 @@ func vxlanDevices(n network) []string {
 	return []string{device(cidr.V4, vni), device(cidr.V6, vni),
 		fmt.Sprintf("fl.%d.%d", vni, port), fmt.Sprintf("fl6.%d.%d", vni, port)}
 }
+
+// udpDevices returns the names of the TUN device of a network, likewise.
+func udpDevices(n network) []string { return []string{tun, fmt.Sprintf("fl.udp.%d", n.options.Port)} }
 
 // device returns the name of the VXLAN device (interop 6.0: flannel.<VNI>).
 func device(f cidr.Family, vni uint32) string {

@@ -32,7 +32,7 @@ func devicesOf(n network) []string {
 	case "vxlan":
 		return vxlanDevices(n)
 	case "udp":
-		return []string{tun}
+		return udpDevices(n)
 	case "ipip":
 		return []string{ipip}
 	case "wireguard":
