@@ -71,7 +71,8 @@ func TestNamesDevice(t *testing.T) {
 	for name, want := range map[string]bool{
 		"flannel.1": true, "flannel-v6.16777215": true, "flannel0": true, "flannel-wg-v6": true, "flannel.ipip": true,
 		"fl.1.8472": true, "fl6.16777215.65535": true, "fl.1": false, "fl.1.": false, "fl.1.70000": false, "fl.01.1": false,
-		"fl.udp.8285": true, "fl.udp.": false, "fl.udp.70000": false, "flannel.": false, "flannel.01": false, "flannel.-1": false, "flannel.1x": false, "flannel1": false, "cni0": false,
+		"fl.udp.8285": true, "fl.udp.": false, "fl.udp.70000": false,
+		"flannel.": false, "flannel.01": false, "flannel.-1": false, "flannel.1x": false, "flannel1": false, "cni0": false,
 	} {
 		if got := NamesDevice(name); got != want {
 			t.Errorf("%s: %t, want %t", name, got, want)
