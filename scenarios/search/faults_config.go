@@ -13,6 +13,8 @@ func configFaults() []fault {
 	all := []fault{
 		merged("config-mtu", isVXLAN, `{"Backend":{"MTU":1400}}`, `{"Backend":{"MTU":9000}}`, `{"Backend":{"MTU":null}}`),
 		merged("config-port", hasPort, `{"Backend":{"Port":8473}}`, `{"Backend":{"Port":null}}`),
+		merged("config-mode", hasModes, `{"Backend":{"Mode":"auto"}}`, `{"Backend":{"Mode":"ipv4"}}`,
+			`{"Backend":{"Mode":null}}`),
 		merged("config-vni", isVXLAN, `{"Backend":{"VNI":7}}`, `{"Backend":{"VNI":null}}`),
 		merged("config-learning", canLearn, `{"Backend":{"Learning":true}}`, `{"Backend":{"Learning":null}}`),
 		merged("config-gbp", isVXLAN, `{"Backend":{"GBP":true}}`, `{"Backend":{"GBP":null}}`),
@@ -99,11 +101,12 @@ func isVXLAN(s shape) bool { return s.backend == "vxlan" }
 // kernel that learns drops all others.
 func canLearn(s shape) bool { return isVXLAN(s) && !s.nat }
 
-func hasPort(s shape) bool { return s.backend == "vxlan" || s.backend == "udp" }
-func isRoomy(s shape) bool { return s.roomy }
-func hasIPv4(s shape) bool { return s.family != "v6" }
-func hasIPv6(s shape) bool { return s.family != "v4" }
-func isDual(s shape) bool  { return s.family == "dual" }
+func hasPort(s shape) bool  { return s.backend == "vxlan" || s.backend == "udp" }
+func hasModes(s shape) bool { return s.backend == "wireguard" && isDual(s) }
+func isRoomy(s shape) bool  { return s.roomy }
+func hasIPv4(s shape) bool  { return s.family != "v6" }
+func hasIPv6(s shape) bool  { return s.family != "v4" }
+func isDual(s shape) bool   { return s.family == "dual" }
 
 // merged merges one of some texts into the network config.
 func merged(name string, fits func(shape) bool, texts ...string) fault {

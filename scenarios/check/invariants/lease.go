@@ -67,7 +67,8 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 			n.name, n.last, key)
 	}
 	// A renewal does not read the record, and a grant may be answered after the record is gone.
-	n.last, n.excused = key, n.lostAt[n.record] > 0 || !i.fits(key)
+	// The node may hold a subnet that fits the newest config, which it does not know yet, and not the one that it knows.
+	n.last, n.excused = key, n.lostAt[n.record] > 0 || !i.fits(key) || !i.fitsConfig(n.config, key)
 	if h != nil {
 		n.excused = n.excused || h.flawed || i.overlapsOlder(h)
 		n.lastAddr = h.addr
