@@ -47,6 +47,9 @@ func (n *Node) noteDispute(w store.Write) {
 	if w.New.Flaw == "" && w.Old.Flaw == "" && w.New.Lease.Attrs.Equal(w.Old.Lease.Attrs) {
 		return // only the TTL differs
 	}
+	if w.New.Flaw == "" && restoresWays(w.Old.Lease, w.New.Lease) {
+		return // with the other records of that time, the node may want it so
+	}
 	if now-d.at > calmBound {
 		d.writes = 0
 	}
@@ -54,6 +57,12 @@ func (n *Node) noteDispute(w store.Write) {
 	d.at, d.since = now, now
 	d.key, d.open = n.key, true
 	d.revision = n.all.about.Store.Revision()
+}
+
+// restoresWays reports whether a record is an earlier one, with other ways and nothing else.
+func restoresWays(was, now lease.Lease) bool {
+	was.Attrs.Ways, now.Attrs.Ways = lease.Ways{}, lease.Ways{}
+	return now.ModRevision < was.ModRevision && was.Attrs.Equal(now.Attrs)
 }
 
 // noteRequest follows the requests of the node: while one is under way there is
