@@ -60,6 +60,7 @@ type networkState struct {
 	lacking map[string]error             // former ways whose devices the host refused in the last plan, by identity
 	givenUp map[string]bool              // former ways that the node goes on without, by identity
 	met     map[dataplane.WGPeerKey]bool // the peers with which the host has exchanged keys, while the backend changes
+	idle    map[string]bool              // see [ways.Set.Idle]
 	left    map[string]bool              // ways that peers may have ended, as the node's record calls them unused
 	doc     lease.Document
 	inForce lease.Document  // the last doc that could be used: that of config

@@ -72,7 +72,7 @@ func (n *Node) useWays(set *ways.Set) {
 	case s.before == nil:
 		s.before = n.plainUntil(s.since)
 	}
-	s.backend = set.Meeting(s.met).Leaving(s.left).Since(s.since, s.before)
+	s.backend = set.Meeting(s.met).Leaving(s.left).Idle(s.idle).Since(s.since, s.before)
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
 	}
@@ -111,6 +111,7 @@ func (n *Node) followWays() {
 	n.joinChange()
 	n.leaveWays()
 	n.meetPeers()
+	n.awaitPaths()
 	n.endFormer()
 }
 
@@ -142,6 +143,25 @@ func (n *Node) meetPeers() {
 	}
 	s.met = met
 	n.sendBy(set.Meeting(met))
+}
+
+// awaitPaths records the ways whose packet path has not begun: another program may have its port.
+func (n *Node) awaitPaths() {
+	set, s := n.network.backend, &n.network
+	var idle map[string]bool
+	for _, id := range set.Paths() {
+		if len(set.Former()) > 0 && !s.stood.Has(id) {
+			if idle == nil {
+				idle = map[string]bool{}
+			}
+			idle[id] = true
+		}
+	}
+	if maps.Equal(idle, s.idle) {
+		return
+	}
+	s.idle = idle
+	n.sendBy(set.Idle(idle))
 }
 
 // sendBy renders the host anew with other choices among the same ways.

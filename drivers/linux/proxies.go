@@ -45,9 +45,16 @@ func (ps *proxies) alive(link string) (running, bool) {
 	return r, ok && r.Alive()
 }
 
-// apply does one op on a proxy, in the network namespace of the thread.
-func (ps *proxies) apply(verb dataplane.Verb, want dataplane.Proxy) error {
+// apply does one op on a proxy of a device with an index, 0 for none, in the network namespace of the thread. A path of
+// another device, which had the name before, ends.
+func (ps *proxies) apply(verb dataplane.Verb, want dataplane.Proxy, index int) error {
 	have, alive := ps.alive(want.Link)
+	if alive && have.Index() != index {
+		if err := ps.stop(want.Link); err != nil {
+			return err
+		}
+		alive = false
+	}
 	switch {
 	case verb == dataplane.Delete && !alive:
 		return unix.ENOENT
@@ -150,10 +157,15 @@ func (ps *proxies) observe(link string, index int, state *dataplane.State) {
 // a second later, and drops packets until then; a question about the link makes
 // it notice at once.
 func (a *applier) proxy(verb dataplane.Verb, want dataplane.Proxy) error {
-	if err := a.d.ns.Do(func() error { return a.d.proxies.apply(verb, want) }); err != nil || verb == dataplane.Delete {
+	l, err := a.links.named(want.Link)
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	err = a.d.ns.Do(func() error { return a.d.proxies.apply(verb, want, l.index) })
+	if err != nil || verb == dataplane.Delete {
 		return err
 	}
 	a.links.forget()
-	_, err := a.links.named(want.Link)
+	_, err = a.links.named(want.Link)
 	return err
 }

@@ -74,8 +74,11 @@ func (s *Set) isSince(l *lease.Lease) bool {
 	if !l.Attrs.Ways.IsEmpty() || s.since == 0 || l.ModRevision <= s.since {
 		return false
 	}
+	if !s.ways[0].spec.DataOfDevice {
+		return !l.Reserved() // an operator has written that
+	}
 	before := s.before[l.Key]
-	return before == nil || !s.ways[0].spec.DataOfDevice || !before.Attrs.Equal(l.Attrs)
+	return before == nil || !before.Attrs.Equal(l.Attrs)
 }
 
 // offers is [Offers] for a peer's record.
@@ -151,7 +154,7 @@ func (s *Set) ending(i int, peerUses bool) ending {
 // from it that way.
 func (s *Set) works(i int, l *lease.Lease, f cidr.Family) bool {
 	w := s.ways[i]
-	if s.refused[refusal{i, l.Key}] {
+	if s.refused[refusal{i, l.Key}] || s.idle[w.id] {
 		return false
 	}
 	b, exchanges := w.backend.(backend.KeyExchanger)

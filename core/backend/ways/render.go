@@ -1,7 +1,9 @@
 package ways
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
@@ -28,7 +30,11 @@ func (s *Set) Render(
 	for i, state := range rendered {
 		chosen.chooseRoutes(i, state, peers)
 		greet(state)
-		joinPeers(state, union)
+		for _, p := range joinPeers(state, union, peers) {
+			if !refused.has(p.Key) {
+				problems = append(problems, p)
+			}
+		}
 		union.AddAll(state)
 	}
 	return backend.OverNextHops(env, union), problems
@@ -38,6 +44,11 @@ func (s *Set) Render(
 type refusals struct {
 	peers    map[refusal]bool
 	problems []backend.Problem // each once
+}
+
+// has reports whether a way cannot serve a peer.
+func (r refusals) has(peer lease.Key) bool {
+	return slices.ContainsFunc(r.problems, func(p backend.Problem) bool { return p.Key == peer })
 }
 
 // renderWays renders each way, with all peers that may send by it.
@@ -157,28 +168,69 @@ func greet(state *dataplane.State) {
 	}
 }
 
-// joinPeers makes WireGuard peers that earlier ways want too do for all of these: packets of each
-// way are taken from them, and the newest way names the endpoint.
-func joinPeers(state, earlier *dataplane.State) {
-	for _, newest := range earlier.WGPeers.All {
-		if p, ok := state.WGPeers.Get(newest.WGPeerKey); ok {
-			state.AddWGPeer(joined(newest, p))
+// joinPeers makes WireGuard peers that newer ways want too do for all of these: packets of each
+// way are taken from them, and the newest way names the endpoint. Of two nodes with one key, the older one is
+// served, and the other is a problem.
+func joinPeers(state, newer *dataplane.State, peers []*lease.Lease) (problems []backend.Problem) {
+	for _, newest := range newer.WGPeers.All {
+		p, ok := state.WGPeers.Get(newest.WGPeerKey)
+		if !ok {
+			continue
 		}
+		all, same := joined(newest, p)
+		if same {
+			state.AddWGPeer(all)
+			continue
+		}
+		served, refused := ownerOf(newest, peers), ownerOf(p, peers)
+		if served == nil || refused == nil {
+			state.AddWGPeer(newest)
+			continue
+		}
+		if claims(refused, served) {
+			newest = p
+			served, refused = refused, served
+		}
+		state.AddWGPeer(newest)
+		problems = append(problems, backend.Problem{
+			Key: refused.Key, Err: fmt.Errorf("record %s has the same PublicKey %s", served.Key, p.Public)})
 	}
+	return problems
 }
 
-// joined returns a peer with the allowed IPs of another one with its key, unless that is of another node.
-func joined(p, other dataplane.WGPeer) dataplane.WGPeer {
-	all := p
+// joined returns a peer with the allowed IPs of another one with its key. It returns false if that is of another node.
+func joined(p, other dataplane.WGPeer) (all dataplane.WGPeer, same bool) {
+	all = p
 	for _, f := range cidr.Families {
 		switch {
 		case !p.Allowed[f].IsValid():
 			all.Allowed[f] = other.Allowed[f]
 		case other.Allowed[f].IsValid() && other.Allowed[f] != p.Allowed[f]:
-			return p
+			return p, false
 		}
 	}
-	return all
+	return all, true
+}
+
+// ownerOf returns the record for which a peer stands, or nil.
+func ownerOf(p dataplane.WGPeer, peers []*lease.Lease) *lease.Lease {
+	for _, l := range peers {
+		for _, f := range cidr.Families {
+			if p.Allowed[f].IsValid() && l.Key.Of(f) == p.Allowed[f] {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// claims reports whether a record has the better claim to a key: that of the older host, or the newer one of the
+// same host.
+func claims(l, other *lease.Lease) bool {
+	if l.Attrs.PublicIP == other.Attrs.PublicIP && l.Attrs.PublicIPv6 == other.Attrs.PublicIPv6 {
+		return l.ModRevision > other.ModRevision
+	}
+	return l.CreateRevision < other.CreateRevision
 }
 
 // disjoint returns the peers that can be served by any way, without the halves that

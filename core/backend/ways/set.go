@@ -19,6 +19,7 @@ type Set struct {
 	ways []way
 	met  map[dataplane.WGPeerKey]bool // see [Set.Meeting]
 	left map[string]bool              // see [Set.Leaving]
+	idle map[string]bool              // see [Set.Idle]
 
 	since  int64                      // see [Set.Since]
 	before map[lease.Key]*lease.Lease // likewise
@@ -120,12 +121,32 @@ func (s *Set) Leaving(left map[string]bool) *Set {
 	return &next
 }
 
+// Paths returns the ways on which a process carries the packets of a TUN device.
+func (s *Set) Paths() []string {
+	var ids []string
+	for _, w := range s.ways {
+		if w.spec.DeviceKind == dataplane.LinkTUN {
+			ids = append(ids, w.id)
+		}
+	}
+	return ids
+}
+
+// Idle returns the set for a node on which nothing carries the packets of some ways yet. While it has another way to
+// a peer, the node does not send to it by such a one: the kernel takes a route to a device that drops all.
+func (s *Set) Idle(idle map[string]bool) *Set {
+	next := *s
+	next.idle = idle
+	return &next
+}
+
 // Since returns the set for a node whose present way is that of the config since a revision of
 // the datastore; 0: unknown, as where the datastore holds no config. Records of upstream tell some
 // ways apart as little as their data do, such as the ports of vxlan. One that was written since
 // is of a daemon that has begun with the present way, except if it says the same as a record from
 // before: upstream renews its lease by writing the record again (interop 3.4). With another port
-// a vxlan device has another MAC. Records of udp never say more, so there a renewal counts too.
+// a vxlan device has another MAC. Records of udp never say more, so there a renewal counts too, but not
+// a reservation.
 func (s *Set) Since(revision int64, before []*lease.Lease) *Set {
 	next := *s
 	next.since, next.before = revision, make(map[lease.Key]*lease.Lease, len(before))

@@ -201,8 +201,11 @@ func TestSince(t *testing.T) {
 	port9000 := opened(t, false, `{"Type":"udp","Port":9000}`, udp)
 	bare := record(2, "", "", lease.Ways{})
 	bareBefore := *bare
-	for written, want := range map[int64]int{9: 1, 11: 0} {
-		bare.ModRevision = written
+	for written, want := range map[int64]int{9: 1, 11: 0, 12: 1} {
+		bare.ModRevision, bare.ID = written, 7
+		if written == 12 {
+			bare.ID = 0 // a reservation
+		}
 		if got, ok := port9000.Since(10, []*lease.Lease{&bareBefore}).choose(bare, cidr.V4); got != want || !ok {
 			t.Errorf("udp, written at %d: way %d (%t), want %d", written, got, ok, want)
 		}
