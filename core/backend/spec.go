@@ -37,7 +37,7 @@ type Spec struct {
 	// other backends, equal data are a copy of another host's.
 	SharesData bool
 
-	// Shows returns the agreed options that a record shows beside those that its data name; nil: none.
+	// Shows returns the agreed options that a record shows; nil: those that are members of its data.
 	Shows func(*lease.Attrs) json.RawMessage
 
 	// DataOfDevice means that each new device has other backend data, such as a MAC that the kernel draws.

@@ -148,20 +148,24 @@ func (n *Node) meetPeers() {
 // awaitPaths records the ways whose packet path has not begun: another program may have its port.
 func (n *Node) awaitPaths() {
 	set, s := n.network.backend, &n.network
-	var idle map[string]bool
-	for _, id := range set.Paths() {
-		if len(set.Former()) > 0 && !s.stood.Has(id) {
-			if idle == nil {
-				idle = map[string]bool{}
-			}
-			idle[id] = true
-		}
-	}
+	changes := len(set.Former()) > 0
+	idle := those(set.Paths(), func(id string) bool { return changes && !s.stood.Has(id) })
 	if maps.Equal(idle, s.idle) {
 		return
 	}
 	s.idle = idle
 	n.sendBy(set.Idle(idle))
+}
+
+// those returns the ways for which a condition holds.
+func those(ids []string, holds func(id string) bool) map[string]bool {
+	chosen := map[string]bool{}
+	for _, id := range ids {
+		if holds(id) {
+			chosen[id] = true
+		}
+	}
+	return chosen
 }
 
 // sendBy renders the host anew with other choices among the same ways.
@@ -175,15 +179,7 @@ func (n *Node) sendBy(set *ways.Set) {
 // has no other, until its record says that it uses the way again.
 func (n *Node) leaveWays() {
 	set, s := n.network.backend, &n.network
-	var left map[string]bool
-	for _, id := range append(set.Former(), set.Present()) {
-		if n.maybeSaidUnused(id) {
-			if left == nil {
-				left = map[string]bool{}
-			}
-			left[id] = true
-		}
-	}
+	left := those(append(set.Former(), set.Present()), n.maybeSaidUnused)
 	if maps.Equal(left, s.left) {
 		return
 	}

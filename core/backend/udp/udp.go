@@ -24,8 +24,8 @@ const DefaultPort = 8285
 
 // The names of the TUN device: alone (interop 6.0), and with a former port beside the present one.
 const (
-	device       = "flannel0"
-	asideDevices = "fl.udp.@"
+	device      = "flannel0"
+	asideDevice = "fl.udp.@"
 )
 
 // metric makes our route yield to upstream's, which has none (interop 6.0). Our
@@ -41,7 +41,7 @@ func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "UDP datagrams, sent by this process", Carries: []backend.Families{backend.IPv4Only},
 		New: open, Needs: "/dev/net/tun", Untyped: true,
-		Devices: []string{device, asideDevices}, DeviceKind: dataplane.LinkTUN,
+		Devices: []string{device, asideDevice}, DeviceKind: dataplane.LinkTUN,
 		Options: []backend.Option{
 			{Name: "Port", Kind: backend.Whole, Default: fmt.Sprint(DefaultPort), Min: 1, Max: 65535, Agreed: true,
 				Port: backend.Port, ChartValue: "backendPort",
@@ -76,7 +76,7 @@ func open(network config.Network) (backend.Backend, error) {
 	if err := json.Unmarshal(network.Backend.Options, &b.opts); err != nil {
 		return nil, fmt.Errorf("options of %s: %w", Type, err)
 	}
-	b.other = backend.DeviceName(asideDevices, dataplane.VXLAN{Port: uint16(b.opts.Port)})
+	b.other = backend.DeviceName(asideDevice, dataplane.VXLAN{Port: uint16(b.opts.Port)})
 	return b, nil
 }
 

@@ -21,7 +21,8 @@
 //     of vxlan, and its record offers host-gw alone.
 //
 // Two ways may need one device name, such as vxlan with two ports. Then the present way
-// has it, and the devices of the former one have other names: see [backend.Asider].
+// has it, and the devices of the former one have other names: see [backend.Asider]. The modes of
+// wireguard use one device at once: see [backend.Spec.SharesDevices].
 //
 // Each step depends on nothing but the host, the records and the node's own former
 // ways, so it can be repeated after a crash, and taken back if the config goes back.

@@ -21,8 +21,8 @@ func identityOf(a *lease.Attrs) string {
 }
 
 // implied returns the identity that follows from a record's type and data: members
-// of the data with the name of an agreed option have the option's value, and a backend may see
-// others by the data of both families. It returns "" if the type is unknown.
+// of the data with the name of an agreed option have the option's value, unless the backend itself
+// reads them ([backend.Spec.Shows]). It returns "" if the type is unknown.
 func implied(a *lease.Attrs) string {
 	spec, known := all.Find(a.BackendType)
 	if !known {
