@@ -20,8 +20,8 @@ import (
 // answers. Each request names a random index, and both hosts know both requests, so they agree which one waits
 // longer: the host of the lower index. The other one, or a peer that does not wait, answers meanwhile.
 const (
-	longWait  = 150 * time.Millisecond // more than shortWait and a round trip
-	shortWait = 30 * time.Millisecond  // more than a round trip to a peer that does not wait
+	longWait  = 600 * time.Millisecond // more than shortWait and a round trip
+	shortWait = 150 * time.Millisecond // more than a round trip to a peer that does not wait, between busy hosts
 )
 
 // A host that was stopped for some time finds several requests of a peer at once, of which the last one counts. Any
