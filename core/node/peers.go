@@ -110,6 +110,9 @@ func (n *Node) Peers() []Peer {
 // wayTo returns the desired way to a peer's subnet.
 func (n *Node) wayTo(subnet netip.Prefix, former string) Way {
 	w := Way{Subnet: subnet, Type: "none", Former: former}
+	if n.network.known && n.network.backend.Extent().Provider.Name != "" {
+		w.Type, w.Link = "router", n.host.uplink.Link // unless the host has a way of its own
+	}
 	want := n.host.want.state
 	if want == nil {
 		return w
@@ -134,9 +137,6 @@ func (n *Node) wayTo(subnet netip.Prefix, former string) Way {
 		if n.host.links[r.Link] {
 			w.Type = "tunnel"
 		}
-	}
-	if w.Type == "none" && want.CloudRoutes.Len() > 0 {
-		w.Type, w.Link = "router", n.host.uplink.Link
 	}
 	return w
 }
