@@ -112,7 +112,7 @@ plugins: build
 	@mkdir -p bin/cni && cp -u bin/flannel-cni bin/cni/flannel
 	@cd tools/cni && $(STATIC) -o ../../bin/cni/ tool
 
-# After this step everything here works with GOPROXY=off, except make cluster-programs.
+# After this step everything here works with GOPROXY=off, except make cluster-programs and bin/upstream-flanneld.
 .PHONY: modules
 modules: ## download all modules that builds and tests need
 	@$(GO) list -deps -test ./... >/dev/null
@@ -298,6 +298,20 @@ test-docker: MORE = $(filter command,$(firstword $(origin RESULTS)))
 test-docker: build bin/testsum ## real Docker engines, from Debian, on three nodes: containers, restarts, another subnet (FOCUS='words of a spec'; root)
 	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) FLANNEL_LAB_DOCKER=$$(hack/docker-programs || true) CGO_ENABLED=0 \
 		bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- -vet=off -count=1 -timeout 15m ./harness/dockerlab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
+
+# Its udp backend is in C. make modules leaves it out: nothing else needs its modules.
+bin/upstream-flanneld: tools/upstream/go.mod
+	@echo "building upstream's flanneld: four minutes the first time, seconds from then on"
+	@cd tools/upstream && CGO_ENABLED=1 $(GO) build -v -ldflags '-s -w' -o ../../$@ github.com/flannel-io/flannel 2>&1 | ../../hack/compiling
+
+# A caller that names RESULTS closes with a run of its own.
+.PHONY: test-upstream
+test-upstream: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
+test-upstream: MORE = $(filter command,$(firstword $(origin RESULTS)))
+test-upstream: export FLANNEL_LAB_UPSTREAM := $(CURDIR)/bin/upstream-flanneld
+test-upstream: build bin/testsum bin/upstream-flanneld ## clusters in which upstream's own daemon runs beside ours, and is replaced by it (FOCUS='words of a spec')
+	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) CGO_ENABLED=0 \
+		bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- -vet=off -count=1 -timeout 15m ./harness -ginkgo.focus '$(or $(FOCUS),upstream.s own daemon)'
 
 # MACHINES=1 leaves half of two cores to other work. A caller that names RESULTS closes with a
 # run of its own.

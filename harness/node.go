@@ -122,16 +122,21 @@ func (n *Node) Start(extra ...string) (err error) {
 
 // launch starts a flanneld on the node that writes to the log.
 func (n *Node) launch(logFile string, extra []string) (*netspace.Process, error) {
+	return n.launchAs(n.args(extra), logFile)
+}
+
+// launchAs starts the daemon with that command line on the node.
+func (n *Node) launchAs(args []string, logFile string) (*netspace.Process, error) {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	defer log.Close() // the daemon has its own copy
-	daemon, err := filepath.Abs(n.lab.Options.Daemon)
+	daemon, err := filepath.Abs(args[0])
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	cmd := &exec.Cmd{Path: daemon, Args: n.args(extra), Dir: n.file(), Stdout: log, Stderr: log,
+	cmd := &exec.Cmd{Path: daemon, Args: args, Dir: n.file(), Stdout: log, Stderr: log,
 		Env: append([]string{
 			"PATH=" + os.Getenv("PATH"), "HOME=" + n.file(), "WIREGUARD_KEY_FILE=" + n.KeyFile(),
 			lockVariable + "=" + os.Getenv(lockVariable),
