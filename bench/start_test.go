@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/harness"
 )
 
@@ -41,6 +45,68 @@ func BenchmarkStart(b *testing.B) {
 			b.ReportMetric(float64(len(n.Log())-logged)/float64(b.N), "log-B/op")
 		})
 	}
+}
+
+// BenchmarkStartUpstream measures upstream's own daemon beside it, until the kernel has a route to every peer, which
+// upstream adds after the peer's neighbour and FDB entry. It needs make bin/upstream-flanneld.
+func BenchmarkStartUpstream(b *testing.B) {
+	program := os.Getenv(harness.UpstreamEnv)
+	if program == "" {
+		b.Skipf("%s names no program", harness.UpstreamEnv)
+	}
+	for _, peers := range []int{1000, 5000} {
+		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) {
+			ctx, lab := newLab(b, 1, peers)
+			n, last := lab.Nodes[0], lastPeer(peers)
+			var cpu time.Duration
+			var memory int64
+			logged := len(n.Log())
+			for b.Loop() {
+				if err := n.StartUpstream(ctx, program); err != nil {
+					b.Fatal(err)
+				}
+				until(ctx, b, "the route to the last peer", func() bool { return hasRoute(b, n, last) })
+				b.StopTimer()
+				state, err := n.State(ctx, extent)
+				if err != nil || state.Routes.Len() < peers {
+					b.Fatalf("%d routes of %d peers: %v", state.Routes.Len(), peers, err)
+				}
+				cpu += cpuTime(b, n.PID())
+				memory = max(memory, peakMemory(b, n.PID()))
+				forget(ctx, b, lab, n)
+				b.StartTimer()
+			}
+			b.ReportMetric(milliseconds(cpu)/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(megabytes(memory), "peak-MB")
+			b.ReportMetric(float64(len(n.Log())-logged)/float64(b.N), "log-B/op")
+		})
+	}
+}
+
+// lastPeer is the subnet of the peer whose key comes last in the datastore. Upstream adds the peers in the order of
+// their keys.
+func lastPeer(peers int) netip.Prefix {
+	var last lease.Key
+	for i := range peers {
+		if k := peer(i).Key; k.String() > last.String() {
+			last = k
+		}
+	}
+	return last.V4
+}
+
+// hasRoute asks a node's kernel for its way to a subnet, which costs it less than reading all routes.
+func hasRoute(b *testing.B, n *harness.Node, subnet netip.Prefix) bool {
+	b.Helper()
+	var routes []netlink.Route
+	err := n.Do(func() (err error) {
+		routes, err = netlink.RouteGet(subnet.Addr().AsSlice())
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return len(routes) > 0 && len(routes[0].Gw) > 0 && subnet.Contains(netip.AddrFrom4([4]byte(routes[0].Gw.To4())))
 }
 
 // forget ends a node's daemon and removes all its traces.
