@@ -356,18 +356,22 @@ bin/style: $(wildcard hack/style/*.go) go.mod
 	@$(STATIC) -o $@ ./hack/style
 
 .PHONY: bench
+bench: export FLANNEL_LAB_UPSTREAM = $(wildcard $(CURDIR)/bin/upstream-flanneld)
 bench: build ## benchmarks, one at a time, whole nodes last: docs/benchmarks.md (BENCH=regexp, PKG=./bench)
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -p 1 -timeout 60m $(patsubst ./...,./core/... ./drivers/... ./scenarios/simbench ./bench,$(PKG)) | grep -v -e '^ok .*\[no tests' -e '\[no test files\]' -e '^PASS$$'
 
 .PHONY: bench-udp
-bench-udp: ## the udp backend beside the kernel's vxlan, in turns: docs/udp.md (ROUNDS=5, UDPFLAGS='-loads tcp1'; as root)
+bench-udp: export FLANNEL_LAB_UPSTREAM = $(wildcard $(CURDIR)/bin/upstream-flanneld)
+bench-udp: ## the udp backend beside the kernel's vxlan, in turns: docs/udp.md (ROUNDS=9, UDPFLAGS='-loads tcp1'; with upstream's after make bin/upstream-flanneld; as root)
+	@hack/deps || true
 	@$(STATIC) -o bin/bench-udp ./bench/udp
-	@exec bin/bench-udp -rounds $(or $(ROUNDS),5) $(UDPFLAGS)
+	@exec bin/bench-udp $(if $(ROUNDS),-rounds $(ROUNDS)) $(UDPFLAGS)
 
 .PHONY: bench-wireguard
-bench-wireguard: ## WireGuard in userspace beside the kernel's vxlan, in turns: docs/benchmarks.md (ROUNDS=5, WGFLAGS='-loads tcp8'; as root)
+bench-wireguard: ## WireGuard in userspace beside the kernel's vxlan, in turns: docs/benchmarks.md (ROUNDS=9, WGFLAGS='-loads tcp8'; as root)
+	@hack/deps || true
 	@$(STATIC) -o bin/bench-udp ./bench/udp
-	@exec bin/bench-udp -rounds $(or $(ROUNDS),5) -ways vxlan,wireguard -paths pod -loads tcp1 $(WGFLAGS)
+	@exec bin/bench-udp $(if $(ROUNDS),-rounds $(ROUNDS)) -ways vxlan,wireguard -paths pod -loads tcp1 $(WGFLAGS)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (default 10s) each, then RUNS (2000) random runs on kernel and simulator

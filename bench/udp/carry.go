@@ -44,6 +44,9 @@ func carry(args []string) error {
 	if err != nil {
 		return err
 	}
+	if way == "upstream" {
+		return carryUpstream(i)
+	}
 	ctx := context.Background()
 	d, err := linux.New(ctx, keys(i))
 	if err != nil {
@@ -72,7 +75,7 @@ func carry(args []string) error {
 	if r, ok := seen.State.Running[tunDevice]; ok {
 		said = fmt.Sprintf("tier %s: %s", r.Tier, r.Reason)
 	}
-	fmt.Println(said)
+	fmt.Println(os.Getpid(), said)
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }

@@ -1,6 +1,6 @@
 // Command udp measures how fast two nodes carry packets: by the udp backend's
-// tiers, by WireGuard in userspace or in the kernel, by the kernel's vxlan, and with
-// nothing in between (raw).
+// tiers, by upstream's own daemon with that backend, by WireGuard in userspace or in the
+// kernel, by the kernel's vxlan, and with nothing in between (raw).
 //
 // Each way has two nodes of its own, network namespaces with a wire between
 // them, and a pod behind a bridge on each. The ways take turns in short rounds,

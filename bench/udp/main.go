@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,7 +49,7 @@ func parse() options {
 		*into = strings.Split(all, ",")
 		flag.Func(name, usage+" (default "+all+")", func(s string) error { *into = strings.Split(s, ","); return nil })
 	}
-	flag.IntVar(&o.rounds, "rounds", 5, "the number of rounds")
+	flag.IntVar(&o.rounds, "rounds", 9, "the number of rounds")
 	flag.DurationVar(&o.time, "time", time.Second, "the time of one measurement")
 	list(&o.ways, "ways", "raw,vxlan,plain,gso", "ways to carry packets")
 	list(&o.wires, "wires", "offload,simple", "with segmentation offload or without")
@@ -71,6 +72,18 @@ func run(ctx context.Context, o options) error {
 			w.close()
 		}
 	}()
+	if slices.Contains(o.ways, "upstream") {
+		dir, err := os.MkdirTemp("", "bench-udp-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		etcd, err := startStore(ctx, dir)
+		if err != nil {
+			return fmt.Errorf("start the etcd of upstream's daemons: %w", err)
+		}
+		defer etcd.Close()
+	}
 	for _, way := range o.ways {
 		w, err := build(way, o.profile)
 		if err != nil {
@@ -78,7 +91,7 @@ func run(ctx context.Context, o options) error {
 		}
 		worlds = append(worlds, w)
 	}
-	results := table{}
+	before, results := loadAverages(), table{}
 	for round := range o.rounds {
 		for _, wire := range o.wires {
 			if err := results.measure(ctx, worlds, wire, o); err != nil {
@@ -89,8 +102,18 @@ func run(ctx context.Context, o options) error {
 	for _, w := range worlds {
 		fmt.Printf("%s: %s\n", w.way, w.said)
 	}
+	fmt.Printf("congestion control: %s; load of this machine: %s before, %s after\n", o.tcp, before, loadAverages())
 	results.print(os.Stdout, o)
 	return nil
+}
+
+// loadAverages returns the machine's load averages of 1, 5 and 15 minutes.
+func loadAverages() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "not known"
+	}
+	return strings.Join(strings.Fields(string(text))[:3], " ")
 }
 
 // measure adds one measurement of each path, load and way to the table.

@@ -35,6 +35,7 @@ type world struct {
 type node struct {
 	ns, pod netns.NsHandle
 	carrier *exec.Cmd
+	pid     int // of the process that carries packets: carrier, or its child
 	stdin   io.Closer
 }
 
@@ -105,7 +106,7 @@ func (w *world) connect() (int, error) {
 
 // overheads are the bytes that each way takes from the wire's MTU.
 var overheads = map[string]int{
-	"raw": 0, "vxlan": 50, "plain": 28, "gso": 28, "wireguard": 80, "kernel-wireguard": 80,
+	"raw": 0, "vxlan": 50, "plain": 28, "gso": 28, "upstream": 28, "wireguard": 80, "kernel-wireguard": 80,
 }
 
 // addPod makes a bridge and a pod behind it.
@@ -178,11 +179,13 @@ func (n *node) carry(way string, i int, profile string) (string, error) {
 		return "", err
 	}
 	n.carrier, n.stdin = cmd, stdin
-	said, err := bufio.NewReader(stdout).ReadString('\n')
+	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		return "", fmt.Errorf("node %d does not carry", i)
 	}
-	return strings.TrimSpace(said), nil
+	pid, said, err := carrierOf(line)
+	n.pid = pid
+	return said, err
 }
 
 func (w *world) close() {
@@ -206,7 +209,7 @@ func (w *world) close() {
 func (w *world) cpu() (time.Duration, error) {
 	var sum time.Duration
 	for _, n := range w.nodes {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.carrier.Process.Pid))
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.pid))
 		if err != nil {
 			return 0, err
 		}
