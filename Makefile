@@ -216,6 +216,7 @@ test-kube: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-kube: export FLANNEL_LAB_APISERVER := $(CURDIR)/bin/kube-apiserver
 test-kube: export FLANNEL_LAB_PROXY := $(CURDIR)/bin/kube-proxy
 test-kube: export FLANNEL_LAB_MANIFESTS := $(CURDIR)/bin/manifests
+test-kube: export FLANNEL_LAB_UPSTREAM = $(wildcard $(CURDIR)/bin/upstream-flanneld)
 test-kube: build bin/manifests bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds, with the alert rules (FOCUS='words of a spec', API=v1.24.17 for another release of the API server)
 	@trap 'rm -f "$(RESULTS)"' EXIT; status=0; $(ASKED) \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \

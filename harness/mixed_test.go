@@ -49,10 +49,10 @@ var _ = Describe("a cluster with upstream's own daemon", Ordered, func() {
 	mixed := func(ctx context.Context, config string, flags ...string) *harness.Lab {
 		GinkgoHelper()
 		lab := newLab(ctx, harness.Options{Nodes: 3, IPv6: true, Daemon: daemon, Config: config, DaemonArgs: flags})
-		Expect(lab.Nodes[0].StartUpstream(ctx, upstream, flags...)).To(Succeed())
+		Expect(lab.Nodes[0].StartUpstream(ctx, upstream)).To(Succeed())
 		Expect(lab.Nodes[1].Start()).To(Succeed())
 		Expect(lab.Nodes[1].WaitReady(ctx)).To(Succeed())
-		Expect(lab.Nodes[2].StartUpstream(ctx, upstream, flags...)).To(Succeed())
+		Expect(lab.Nodes[2].StartUpstream(ctx, upstream)).To(Succeed())
 		for _, n := range lab.Nodes {
 			_, err := n.AddPod(ctx)
 			Expect(err).NotTo(HaveOccurred())
@@ -64,7 +64,7 @@ var _ = Describe("a cluster with upstream's own daemon", Ordered, func() {
 	DescribeTable("carries packets between all pods", func(ctx context.Context, config string, flags ...string) {
 		lab := mixed(ctx, config, flags...)
 		Expect(lab.Nodes[1].Kill()).To(Succeed())
-		Expect(lab.Nodes[1].StartUpstream(ctx, upstream, flags...)).To(Succeed())
+		Expect(lab.Nodes[1].StartUpstream(ctx, upstream)).To(Succeed())
 		Expect(lab.Nodes[0].Kill()).To(Succeed())
 		Expect(lab.Nodes[0].Start()).To(Succeed())
 		Expect(lab.Nodes[0].WaitReady(ctx)).To(Succeed())

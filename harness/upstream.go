@@ -10,8 +10,9 @@ import (
 const UpstreamEnv = "FLANNEL_LAB_UPSTREAM"
 
 // StartUpstream starts upstream's daemon on the node in place of this project's, with the same datastore and subnet
-// file, and waits until it has written that file. Its log is appended to Log; Stop and Kill end it.
-func (n *Node) StartUpstream(ctx context.Context, program string, extra ...string) (err error) {
+// file and the lab's own arguments, and waits until it has written that file. Its log is appended to Log; Stop and Kill
+// end it.
+func (n *Node) StartUpstream(ctx context.Context, program string) (err error) {
 	if n.Running() {
 		return fmt.Errorf("node %s: start upstream: a daemon runs already", n.Name)
 	}
@@ -22,7 +23,7 @@ func (n *Node) StartUpstream(ctx context.Context, program string, extra ...strin
 		"--subnet-file=" + n.SubnetFile(),
 		"--healthz-ip=127.0.0.1",
 		fmt.Sprintf("--healthz-port=%d", healthPort),
-	}, extra...)
+	}, n.lab.Options.DaemonArgs...)
 	former, _ := os.Stat(n.SubnetFile()) // nil: there is none
 	n.proc, err = n.launchAs(args, n.LogFile())
 	if err != nil {

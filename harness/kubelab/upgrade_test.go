@@ -194,3 +194,63 @@ var _ = Describe("A node that upstream has set up", func() {
 			`{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, upstreamIPTables, limit),
 	)
 })
+
+// The same with upstream's own program.
+var _ = Describe("A node of upstream's own daemon", Ordered, func() {
+	var upstream string
+	BeforeAll(func() {
+		upstream = os.Getenv(harness.UpstreamEnv)
+		if upstream == "" {
+			Skip("make bin/upstream-flanneld builds upstream's daemon, and make test-kube runs this then")
+		}
+	})
+
+	DescribeTable("is taken over without a lost packet, and given back", func(ctx context.Context, netconf string) {
+		c := newCluster(ctx, 2, netconf, "--ip-masq", "--iptables-forward-rules")
+		n1, n2 := c.lab.Nodes[0], c.lab.Nodes[1]
+		c.registerAll(ctx)
+		// kubelet's; upstream panics where a node has no annotation at all
+		c.patch(ctx, "n1", map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}})
+		Expect(n2.Start()).To(Succeed())
+		Expect(n2.WaitReady(ctx)).To(Succeed())
+		Expect(n1.StartUpstream(ctx, upstream)).To(Succeed())
+		for _, n := range c.lab.Nodes {
+			_, err := n.AddPod(ctx)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		c.pingAll(ctx)
+		before, err := n1.Netlink().LinkByName("flannel.1")
+		Expect(err).NotTo(HaveOccurred())
+		published := c.node(ctx, "n1").Annotations
+		file, err := os.ReadFile(n1.SubnetFile())
+		Expect(err).NotTo(HaveOccurred())
+		kept := func() {
+			GinkgoHelper()
+			after, err := n1.Netlink().LinkByName("flannel.1")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(after.Attrs().Index).To(Equal(before.Attrs().Index), "the device was never made anew")
+			Expect(after.Attrs().HardwareAddr).To(Equal(before.Attrs().HardwareAddr))
+			Expect(c.node(ctx, "n1").Annotations).To(Equal(published))
+			Expect(os.ReadFile(n1.SubnetFile())).To(Equal(file))
+		}
+
+		stop := pinging(ctx, c.lab.Pods()[0], c.lab.Pods()[1])
+		Expect(n1.Kill()).To(Succeed())
+		Expect(n1.Start()).To(Succeed())
+		Expect(n1.WaitReady(ctx)).To(Succeed())
+		kept()
+		Expect(rules(ctx, n1)).To(Equal(rules(ctx, n2)), "nothing of upstream's rules is left")
+
+		Expect(n1.Stop(ctx)).To(Succeed())
+		Expect(n1.StartUpstream(ctx, upstream)).To(Succeed())
+		kept()
+		c.pingAll(ctx)
+		sent, lost := stop()
+		Expect(lost).NotTo(HaveOccurred(), "of %d", sent)
+		Expect(sent).To(BeNumerically(">", 0))
+	},
+		Entry("with iptables", vxlan, limit),
+		Entry("with nftables", `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, limit),
+	)
+})
