@@ -96,6 +96,8 @@ func optionValue(name string, of []option) value {
 // defaultText tells what the chart's default means for an option.
 func defaultText(o backend.Option, shared bool) string {
 	switch {
+	case o.Kind == backend.Key:
+		return "; 0 or empty is none"
 	case o.Zero != "":
 		return "; 0 is " + o.Zero
 	case shared && o.Kind == backend.Whole:
@@ -132,7 +134,9 @@ func schemaOf(o backend.Option) object {
 			choices = append(choices, choice)
 		}
 		return object{"enum": choices}
-	case o.Kind == backend.Text || o.Kind == backend.Key:
+	case o.Kind == backend.Key: // upstream's values file has 0 for "no key"
+		return object{"type": []any{"string", "integer"}, "pattern": o.Pattern, "minimum": 0, "maximum": 0}
+	case o.Kind == backend.Text:
 		return object{"type": "string", "pattern": o.Pattern}
 	case o.Zero != "" && o.Min > 1:
 		return object{"type": "integer", "anyOf": []any{object{"const": 0}, limits}}

@@ -44,7 +44,7 @@ var (
 	truth       = object{"type": "boolean"}
 	anyObject   = object{"type": []any{"object", "null"}}
 	pullPolicy  = object{"enum": []any{"Always", "IfNotPresent", "Never"}}
-	port        = object{"type": "integer", "minimum": 1, "maximum": 65535}
+	port        = object{"type": "integer", "minimum": 0, "maximum": 65535}
 	flags       = object{"type": "array", "items": object{"type": "string", "pattern": "^--?[a-z]"}}
 	objects     = object{"type": "array", "items": object{"type": "object"}}
 	named       = object{"type": []any{"array", "null"}, "items": object{"type": "object", "required": []any{"name"}}}
@@ -77,6 +77,10 @@ const cniConf = `{
 }
 `
 
+// ownPlugin is the help of the values that name an image of upstream's CNI plugin: flannel.flannel_cni is that of
+// v0.28, flannel.image_cni that of v0.27.
+const ownPlugin = "Of upstream, without effect: the CNI plugin is in flannel.image."
+
 // values returns all values of the chart in the order of values.yaml. Their names are those of
 // upstream's chart, where it has such a value.
 func values() []value {
@@ -96,7 +100,7 @@ func clusterValues() []value {
 			"Its IPv6 part. Both together make a dual-stack cluster."},
 		{"global.imagePullSecrets", []any{}, named, "Secrets with which kubelet pulls the images."},
 		{"namespace.create", false, truth, "The chart makes the namespace, instead of Helm."},
-		{"flannel_cni", object{}, anyObject, "Of upstream, without effect: the CNI plugin is in flannel.image."},
+		{"flannel_cni", object{}, anyObject, ownPlugin},
 	}
 }
 
@@ -105,7 +109,8 @@ func networkValues() []value {
 		{"flannel.image.repository", repository, imageName, "Upstream's image here stands for the default image."},
 		{"flannel.image.tag", "", optionalTag, "Empty: the chart's appVersion."},
 		{"flannel.image.pullPolicy", "IfNotPresent", pullPolicy, "When kubelet pulls the image."},
-		{"flannel.image_cni", object{}, anyObject, "Of upstream, without effect: the CNI plugin is in flannel.image."},
+		{"flannel.flannel_cni", object{}, anyObject, ownPlugin},
+		{"flannel.image_cni", object{}, anyObject, ownPlugin},
 		{"flannel.args", []any{"--ip-masq", "--kube-subnet-mgr", "--iface-from-node"}, flags,
 			"All flags of flanneld except that of the health port."},
 		{"flannel.extraArgs", []any{}, flags, "Flags beside flannel.args, such as --iface=eth1."},
@@ -124,7 +129,8 @@ func networkValues() []value {
 func podValues() []value {
 	const ofProbe = " Other members such as failureThreshold are allowed, too."
 	return []value{
-		{"flannel.healthz.port", 8081, port, "Where /healthz, /readyz and /metrics answer, on every node."},
+		{"flannel.healthz.port", 8081, port, "Where /healthz, /readyz and /metrics answer, on every node. 0: nowhere, " +
+			"and kubelet probes nothing, so that an update does not wait until a replaced daemon works."},
 		{"flannel.healthz.livenessProbe", object{"initialDelaySeconds": 10, "periodSeconds": 30, "timeoutSeconds": 5}, probe,
 			"Times of the probe of /healthz. With Kubernetes' own timeout, one second, the daemon of a busy node is killed." +
 				ofProbe},

@@ -123,8 +123,14 @@ func TestMoreValues(t *testing.T) {
 			"tag": "v0.28.9"}}), "daemonset", "image: ghcr.io/flanneld/flannel:v0.1.0\n"},
 		{"upstream's image elsewhere", flannel(map[string]any{"image": map[string]any{"repository": "flannel/flannel"}}),
 			notes, "ghcr.io/flanneld/flannel:v0.1.0 runs in its place"},
-		{"an image of the plugin", flannel(map[string]any{"image_cni": map[string]any{"tag": "v1"}}), notes,
-			"the CNI plugin is in flannel.image"},
+		{"an image of the plugin, v0.28", flannel(map[string]any{"flannel_cni": map[string]any{"image": 1}}), notes,
+			"flannel.flannel_cni has no effect: the CNI plugin is in flannel.image"},
+		{"an image of the plugin, v0.27", flannel(map[string]any{"image_cni": map[string]any{"tag": "v1"}}), notes,
+			"flannel.image_cni has no effect: the CNI plugin is in flannel.image"},
+		{"an image of the plugin, at the top", map[string]any{"flannel_cni": map[string]any{"image": 1}}, notes,
+			"\nflannel_cni has no effect: the CNI plugin is in flannel.image"},
+		{"no pre-shared key", flannel(map[string]any{"backend": "wireguard", "psk": 0}), "configmap",
+			"\"Backend\": {\n        \"Type\": \"wireguard\"\n      }"},
 		{"an option of another backend", flannel(map[string]any{"psk": psk}), notes,
 			"flannel.psk has no effect: the backend vxlan has no such option"},
 	} {
@@ -159,7 +165,8 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"an MTU that is too small", flannel(map[string]any{"mtu": 68}), "mtu"},
 		{"a flag without dash", flannel(map[string]any{"args": []any{"--kube-subnet-mgr", "iface=eth1"}}), "args"},
 		{"leases in etcd", flannel(map[string]any{"args": []any{"--ip-masq"}}), "no --kube-subnet-mgr"},
-		{"port 0", flannel(map[string]any{"healthz": map[string]any{"port": 0}}), "healthz"},
+		{"a number as key", flannel(map[string]any{"psk": 7}), "psk"},
+		{"port -1", flannel(map[string]any{"healthz": map[string]any{"port": -1}}), "healthz"},
 		{"no node at a time", flannel(map[string]any{"maxUnavailable": "0%"}), "maxUnavailable"},
 	} {
 		if _, err := render(chartDir, c.values); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -2,32 +2,62 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chartutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// upstreamFiles renders the chart with a full values file of upstream's.
-func upstreamFiles(t *testing.T) map[string]string {
+// upstreamValues reads values files of testdata, each of which overrides those before it, as with helm's -f.
+func upstreamValues(t *testing.T, names ...string) map[string]any {
 	t.Helper()
-	text, err := os.ReadFile("testdata/upstream-values.yaml")
-	if err != nil {
-		t.Fatal(err)
+	all := map[string]any{}
+	for _, name := range names {
+		text, err := os.ReadFile("testdata/upstream-" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var values map[string]any
+		if err := yaml.Unmarshal(text, &values); err != nil {
+			t.Fatal(err)
+		}
+		all = chartutil.MergeTables(values, all)
 	}
-	var values map[string]any
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		t.Fatal(err)
-	}
+	return all
+}
+
+// mustRender renders the chart with values that it has to accept.
+func mustRender(t *testing.T, values map[string]any) map[string]string {
+	t.Helper()
 	files, err := render(chartDir, values)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// netconf reads the network config of rendered files.
+func netconf(t *testing.T, files map[string]string) map[string]any {
+	t.Helper()
+	var conf map[string]any
+	data := object[corev1.ConfigMap](t, files["configmap"]).Data
+	if err := json.Unmarshal([]byte(data["net-conf.json"]), &conf); err != nil {
+		t.Fatal(err)
+	}
+	return conf
+}
+
+// remarks returns the lines of the text that Helm prints about values of upstream's.
+func remarks(files map[string]string) []string {
+	_, lines, _ := strings.Cut(files[notes], "Values that mean something else here:\n")
+	return strings.Split(strings.TrimSpace(lines), "\n")
 }
 
 // object reads a rendered object, in which nothing may be unknown to Kubernetes.
@@ -40,37 +70,31 @@ func object[T any](t *testing.T, text string) T {
 	return v
 }
 
-// Every value of upstream's chart does what it did there.
-func TestUpstreamValuesDoTheSame(t *testing.T) {
-	files := upstreamFiles(t)
-	pod := object[appsv1.DaemonSet](t, files["daemonset"]).Spec.Template
-	flanneld := pod.Spec.Containers[0]
-	data := object[corev1.ConfigMap](t, files["configmap"]).Data
-	var netconf map[string]any
-	if err := json.Unmarshal([]byte(data["net-conf.json"]), &netconf); err != nil {
-		t.Fatal(err)
-	}
+// Upstream's values file as it is makes upstream's objects.
+func TestUpstreamDefaults(t *testing.T) {
+	files := mustRender(t, upstreamValues(t, "values"))
+	pod := object[appsv1.DaemonSet](t, files["daemonset"]).Spec.Template.Spec
+	flanneld := pod.Containers[0]
 	for _, c := range []struct {
 		name       string
 		have, want any
 	}{
-		{"podCidr, enableNFTables and the options of the backend", netconf, map[string]any{
-			"Network": "10.244.0.0/16", "EnableNFTables": true, "Backend": map[string]any{
-				"Type": "wireguard", "ListenPort": 51830.0, "ListenPortV6": 51831.0, "MTU": 1400.0, "PSK": psk,
-				"PersistentKeepaliveInterval": 25.0}}},
+		{"net-conf.json", netconf(t, files), map[string]any{
+			"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": map[string]any{"Type": "vxlan"}}},
 		{"args", flanneld.Args, []string{"--ip-masq", "--kube-subnet-mgr", "--healthz-port=8081"}},
-		{"podAnnotations", pod.Annotations["example.com/team"], "network"},
 		{"healthz, liveness", []int32{flanneld.LivenessProbe.InitialDelaySeconds, flanneld.LivenessProbe.PeriodSeconds},
-			[]int32{20, 40}},
+			[]int32{10, 30}},
 		{"healthz, readiness", []int32{flanneld.ReadinessProbe.InitialDelaySeconds, flanneld.ReadinessProbe.PeriodSeconds},
-			[]int32{6, 11}},
-		{"tolerations", len(pod.Spec.Tolerations), 2},
-		{"resources", flanneld.Resources.Requests.Cpu().String(), "100m"},
-		{"cniBinDir", hostPath(pod.Spec, "cni-plugin"), "/usr/libexec/cni"},
-		{"cniConfDir", hostPath(pod.Spec, "cni"), "/etc/cni/net.d"},
-		{"cniConf", strings.Contains(data["cni-conf.json"], `"hairpinMode": true`), true},
-		{"netpol", pod.Spec.Containers[1].Image, "registry.k8s.io/networking/kube-network-policies:v0.7.0"},
-		{"netpol.args", pod.Spec.Containers[1].Args, []string{"--hostname-override=$(MY_NODE_NAME)", "--v=2"}},
+			[]int32{5, 10}},
+		{"tolerations", len(pod.Tolerations), 2},
+		{"cniBinDir", hostPath(pod, "cni-plugin"), "/opt/cni/bin"},
+		{"cniConfDir", hostPath(pod, "cni"), "/etc/cni/net.d"},
+		{"netpol", len(pod.Containers), 1},
+		{"remarks", remarks(files), []string{
+			"flannel.image names upstream's image: ghcr.io/flanneld/flannel:v0.1.0 runs in its place. " +
+				"Set flannel.image to a copy of that one.",
+			"flannel.flannel_cni has no effect: the CNI plugin is in flannel.image.",
+		}},
 	} {
 		if diff := cmp.Diff(c.want, c.have); diff != "" {
 			t.Errorf("%s (-want +have):\n%s", c.name, diff)
@@ -78,19 +102,117 @@ func TestUpstreamValuesDoTheSame(t *testing.T) {
 	}
 }
 
-// The text that Helm prints names the others.
-func TestUpstreamValuesAreNamed(t *testing.T) {
-	_, have, _ := strings.Cut(upstreamFiles(t)[notes], "Values that mean something else here:\n")
-	want := []string{
-		"flannel.image names upstream's image: ghcr.io/flanneld/flannel:v0.1.0 runs in its place. " +
-			"Set flannel.image to a copy of that one.",
-		"flannel.image_cni and flannel_cni have no effect: the CNI plugin is in flannel.image.",
+// The values that are comments in upstream's file may be uncommented there.
+func TestUpstreamOptions(t *testing.T) {
+	values := upstreamValues(t, "values", "options")
+	want := map[string]any{"Type": "vxlan", "MTU": 1500.0, "MacPrefix": "0E-2A"}
+	files := mustRender(t, values)
+	if diff := cmp.Diff(want, netconf(t, files)["Backend"]); diff != "" {
+		t.Errorf("vxlan (-want +have):\n%s", diff)
+	}
+	for _, line := range remarks(files) {
+		if strings.Contains(line, "no such option") {
+			t.Errorf("default of an option: %s", line)
+		}
+	}
+	put(values, "flannel.backend", "wireguard")
+	want = map[string]any{"Type": "wireguard", "MTU": 1500.0} // psk: 0 is no key
+	if diff := cmp.Diff(want, netconf(t, mustRender(t, values))["Backend"]); diff != "" {
+		t.Errorf("wireguard (-want +have):\n%s", diff)
+	}
+}
+
+// unused are the values of upstream's file that change only the text for people, if anything.
+var unused = []string{"flannel.image.tag", "flannel.flannel_cni.image.repository", "flannel.flannel_cni.image.tag"}
+
+// Every value of upstream's file that is set to another one changes what is rendered.
+func TestEachUpstreamValueCounts(t *testing.T) {
+	changed := upstreamValues(t, "changed")
+	for _, name := range leaves("", upstreamValues(t, "values", "options")) {
+		other, ok := at(changed, name)
+		if !ok {
+			t.Errorf("testdata/upstream-changed.yaml has no %s", name)
+			continue
+		}
+		counts := slices.Contains(unused, name)
+		for _, backend := range []string{"vxlan", "wireguard"} {
+			values := upstreamValues(t, "values", "options")
+			put(values, "netpol.enabled", name != "netpol.enabled")
+			put(values, "flannel.backend", backend)
+			before := mustRender(t, values)
+			put(values, name, other)
+			after := mustRender(t, values)
+			delete(before, notes)
+			delete(after, notes)
+			counts = counts || !maps.Equal(before, after)
+		}
+		if !counts {
+			t.Errorf("%s: %v has no effect", name, other)
+		}
+	}
+}
+
+// The options of wireguard get to the config.
+func TestUpstreamOptionsOfWireGuard(t *testing.T) {
+	files := mustRender(t, upstreamValues(t, "values", "options", "changed"))
+	want := map[string]any{"Network": "10.42.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00:10:42::/56",
+		"EnableNFTables": true, "Backend": map[string]any{"Type": "wireguard", "ListenPort": 51830.0, "ListenPortV6": 51831.0,
+			"MTU": 1400.0, "PSK": psk, "PersistentKeepaliveInterval": 25.0, "Mode": "auto"}}
+	if diff := cmp.Diff(want, netconf(t, files)); diff != "" {
+		t.Errorf("net-conf.json (-want +have):\n%s", diff)
+	}
+	lines := []string{
+		"flannel.flannel_cni has no effect: the CNI plugin is in flannel.image.",
+		"flannel.healthz.port is 0: kubelet does not see whether a daemon works, and an update does not wait for it.",
+		"flannel.GBP has no effect: the backend wireguard has no such option.",
+		"flannel.directRouting has no effect: the backend wireguard has no such option.",
 		"flannel.macPrefix has no effect: the backend wireguard has no such option.",
 		"flannel.vni has no effect: the backend wireguard has no such option.",
 	}
-	if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(have), "\n")); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff(lines, remarks(files)); diff != "" {
+		t.Errorf("remarks (-want +have):\n%s", diff)
 	}
+}
+
+// Without a port nothing asks for the health of a daemon.
+func TestHealthzPort0(t *testing.T) {
+	off := map[string]any{"port": 0}
+	files := mustRender(t, flannel(map[string]any{"healthz": off}))
+	c := object[appsv1.DaemonSet](t, files["daemonset"]).Spec.Template.Spec.Containers[0]
+	if c.LivenessProbe != nil || c.ReadinessProbe != nil || len(c.Ports) > 0 {
+		t.Errorf("probes %v and %v, ports %v", c.LivenessProbe, c.ReadinessProbe, c.Ports)
+	}
+	if diff := cmp.Diff([]string{"--ip-masq", "--kube-subnet-mgr", "--iface-from-node"}, c.Args); diff != "" {
+		t.Errorf("arguments (-want +have):\n%s", diff)
+	}
+	_, err := render(chartDir, flannel(map[string]any{"healthz": off, "podMonitor": map[string]any{"enabled": true}}))
+	if err == nil || !strings.Contains(err.Error(), "flannel.healthz.port is 0") {
+		t.Errorf("a PodMonitor without a port: %v", err)
+	}
+}
+
+// leaves returns the path of every value that is no section.
+func leaves(prefix string, in map[string]any) []string {
+	var all []string
+	for name, value := range in {
+		if section, ok := value.(map[string]any); ok && len(section) > 0 {
+			all = append(all, leaves(prefix+name+".", section)...)
+		} else {
+			all = append(all, prefix+name)
+		}
+	}
+	return all
+}
+
+// at returns the value at a path.
+func at(in map[string]any, path string) (any, bool) {
+	name, rest, deeper := strings.Cut(path, ".")
+	if !deeper {
+		value, ok := in[name]
+		return value, ok
+	}
+	section, _ := in[name].(map[string]any)
+	return at(section, rest)
 }
 
 func hostPath(pod corev1.PodSpec, volume string) string {

@@ -37,9 +37,21 @@ yes
 {{- if not (or (has "--kube-subnet-mgr" $args) (has "--kube-subnet-mgr=true" $args)) -}}
 {{- fail "flannel.args has no --kube-subnet-mgr: flannel.args are all flags, and without this one the leases are in etcd" -}}
 {{- end -}}
+{{- if and .podMonitor.enabled (not .healthz.port) -}}
+{{- fail "flannel.podMonitor.enabled needs a port where metrics answer: flannel.healthz.port is 0" -}}
+{{- end -}}
 {{- if not (fromJson .cniConf).plugins -}}
 {{- fail "flannel.cniConf is no network configuration list in JSON with plugins: leave it out, or see docs/kubernetes.md" -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "yes" for the value of an option that differs from its default. 0 is the same as an empty text: psk: 0. */}}
+{{- define "flannel.changed" -}}
+{{- $set := index . 0 -}}
+{{- $default := index . 1 -}}
+{{- if and (or $set $default) (ne (toJson $set) (toJson $default)) -}}
+yes
 {{- end -}}
 {{- end -}}
 
@@ -48,12 +60,18 @@ yes
 {{- if include "flannel.upstreamImage" . }}
 flannel.image names upstream's image: {{ include "flannel.image" . }} runs in its place. Set flannel.image to a copy of that one.
 {{- end }}
-{{- if or .Values.flannel.image_cni .Values.flannel_cni }}
-flannel.image_cni and flannel_cni have no effect: the CNI plugin is in flannel.image.
+{{- $images := dict "flannel.flannel_cni" .Values.flannel.flannel_cni "flannel.image_cni" .Values.flannel.image_cni "flannel_cni" .Values.flannel_cni -}}
+{{- range $value, $set := $images }}
+{{- if $set }}
+{{ $value }} has no effect: the CNI plugin is in flannel.image.
+{{- end }}
+{{- end }}
+{{- if not .Values.flannel.healthz.port }}
+flannel.healthz.port is 0: kubelet does not see whether a daemon works, and an update does not wait for it.
 {{- end }}
 {{- $own := get (include "flannel.backends" . | fromJson) .Values.flannel.backend -}}
 {{- range $value, $default := include "flannel.defaults" . | fromJson }}
-{{- if and (not (hasKey $own $value)) (hasKey $.Values.flannel $value) (ne (toJson (get $.Values.flannel $value)) (toJson $default)) }}
+{{- if and (not (hasKey $own $value)) (hasKey $.Values.flannel $value) (include "flannel.changed" (list (get $.Values.flannel $value) $default)) }}
 flannel.{{ $value }} has no effect: the backend {{ $.Values.flannel.backend }} has no such option.
 {{- end }}
 {{- end }}
@@ -65,7 +83,7 @@ flannel.{{ $value }} has no effect: the backend {{ $.Values.flannel.backend }} h
 {{- $defaults := include "flannel.defaults" . | fromJson -}}
 {{- range $value, $option := get (include "flannel.backends" . | fromJson) .Values.flannel.backend -}}
 {{- $set := get $.Values.flannel $value -}}
-{{- if and (hasKey $.Values.flannel $value) (ne (toJson $set) (toJson (get $defaults $value))) -}}
+{{- if and (hasKey $.Values.flannel $value) (include "flannel.changed" (list $set (get $defaults $value))) -}}
 {{- $_ := set $backend $option $set -}}
 {{- end -}}
 {{- end -}}
