@@ -172,7 +172,7 @@ func netpolValues() []value {
 			"Kubernetes SIGs. It is privileged."},
 		{"netpol.args", []any{"--hostname-override=$(MY_NODE_NAME)", "--v=2"}, flags, "Flags of the sidecar."},
 		{"netpol.image.repository", "registry.k8s.io/networking/kube-network-policies", imageName, "Its image."},
-		{"netpol.image.tag", "v0.9.1", imageTag, "The image's tag; a digest may follow it: v0.9.1@sha256:…"},
+		{"netpol.image.tag", "v1.0.0", imageTag, "The image's tag; a digest may follow it: v1.0.0@sha256:…"},
 		{"netpol.image.pullPolicy", "IfNotPresent", pullPolicy, "When kubelet pulls it."},
 		{"netpol.resources", object{"requests": object{"cpu": "100m", "memory": "50Mi"}}, anyObject,
 			"What the sidecar requests, and its limits."},

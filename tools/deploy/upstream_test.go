@@ -102,6 +102,16 @@ func TestUpstreamDefaults(t *testing.T) {
 	}
 }
 
+// The sidecar is the one that upstream's chart has.
+func TestNetpolIsUpstreams(t *testing.T) {
+	theirs, ours := upstreamValues(t, "values")["netpol"], defaults(t)["netpol"].(map[string]any)
+	delete(ours, "resources") // these two are ours
+	delete(ours["image"].(map[string]any), "pullPolicy")
+	if diff := cmp.Diff(theirs, any(ours)); diff != "" {
+		t.Errorf("netpol (-upstream +ours):\n%s", diff)
+	}
+}
+
 // The values that are comments in upstream's file may be uncommented there.
 func TestUpstreamOptions(t *testing.T) {
 	values := upstreamValues(t, "values", "options")
