@@ -234,13 +234,35 @@ func hostPath(pod corev1.PodSpec, volume string) string {
 	return ""
 }
 
+// offered returns the backends that the chart accepts.
+func offered(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(chartDir + "/templates/_backends.tpl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), `{{- define "flannel.backends" -}}`)
+	list, _, _ := strings.Cut(rest, "{{- end -}}")
+	var backends map[string]any
+	if err := json.Unmarshal([]byte(list), &backends); err != nil || len(backends) == 0 {
+		t.Fatalf("backends of the chart: %v in\n%s", err, list)
+	}
+	return slices.Sorted(maps.Keys(backends))
+}
+
 // Each backend gets what it needs of the host, and no more.
 func TestRightsOfBackends(t *testing.T) {
 	usual := []string{"/run/flannel", "/var/lib/flannel", "/etc/kube-flannel", "/run/xtables.lock"}
-	for backend, mounts := range map[string][]string{
+	wanted := map[string][]string{
 		"vxlan": usual, "host-gw": usual, "ipip": usual, "alloc": usual,
 		"udp": append(usual, "/dev/net"), "wireguard": append(usual, "/dev/net"),
-	} {
+	}
+	for _, backend := range offered(t) {
+		mounts, ok := wanted[backend]
+		if !ok {
+			t.Errorf("%s: say here what it needs of the host", backend)
+			continue
+		}
 		files, err := render(chartDir, flannel(map[string]any{"backend": backend}))
 		if err != nil {
 			t.Fatal(err)
