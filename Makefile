@@ -201,11 +201,15 @@ kube: $(KUBE) ## the programs of Kubernetes that test-kube runs
 MANIFESTS = wireguard:flannel.backend=wireguard udp:flannel.backend=udp host-gw:flannel.backend=host-gw \
 	dual:podCidrv6=fd00:10:244::/56 netpol:netpol.enabled=true
 
+# And with whole values files: those that shape the pods, and all that upstream's chart has.
+VALUES_FILES = pods upstream-changed
+
 .PHONY: bin/manifests
 bin/manifests:
 	@mkdir -p $@ && cd tools/deploy && $(STATIC) -o ../../bin/deploy .
 	@$(foreach m,$(MANIFESTS),bin/deploy -set $(subst $(firstword $(subst :, ,$(m))):,,$(m)) deploy/chart > \
 		$@/$(firstword $(subst :, ,$(m))).yml;)
+	@$(foreach f,$(VALUES_FILES),bin/deploy -f tools/deploy/testdata/$(f).yaml deploy/chart > $@/$(f).yml;)
 
 # With API the specs of kube-proxy are left out: it may be no newer than the API server.
 ASKED = $(if $(API),FLANNEL_LAB_APISERVER=$$(hack/apiserver $(API)) || exit 1;)

@@ -1,7 +1,7 @@
 // Command deploy renders the manifest that users apply from the Helm chart, which
 // is the one source of both:
 //
-//	deploy [-set flannel.backend=wireguard] CHART > kube-flannel.yml
+//	deploy [-f values.yaml] [-set flannel.backend=wireguard] CHART > kube-flannel.yml
 package main
 
 import (
@@ -19,11 +19,16 @@ import (
 
 func main() {
 	values := map[string]any{}
+	flag.Func("f", "a `file` with values, as helm's -f (repeatable)", func(path string) error {
+		file, err := chartutil.ReadValuesFile(path)
+		values = chartutil.MergeTables(file, values)
+		return err
+	})
 	flag.Func("set", "a `value` of the chart, as helm's --set (repeatable)", func(text string) error {
 		return strvals.ParseInto(text, values)
 	})
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: deploy [-set NAME=VALUE] CHART")
+		fmt.Fprintln(os.Stderr, "usage: deploy [-f FILE] [-set NAME=VALUE] CHART")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
