@@ -230,7 +230,7 @@ test-kube: build bin/manifests bin/testsum $(KUBE) ## flanneld against a real Ku
 
 # Kept in a folder of the user's cache that is named after the versions.
 .PHONY: cluster-programs
-cluster-programs: ## build the programs of a whole Kubernetes cluster for make cluster: half an hour the first time, seconds from then on
+cluster-programs: ## build the programs of a whole Kubernetes cluster for make cluster: a quarter of an hour the first time, seconds from then on
 	@hack/cluster-programs
 
 # The sidecar for network policies, in the version that its module has here.
