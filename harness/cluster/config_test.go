@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,29 @@ func TestNetpolImageHasItsModulesVersion(t *testing.T) {
 	}
 	if want := programsDir + "/images/netpol.tar"; !slices.Contains((&Cluster{}).archives(), want) {
 		t.Errorf("the nodes do not load %s", want)
+	}
+}
+
+// TestFlannelsFilesBelongToNoProcess checks that deploy/Dockerfile gives all files that it copies into the image to the
+// same user as the cluster does.
+func TestFlannelsFilesBelongToNoProcess(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := string(text)[strings.LastIndex(string(text), "\nFROM "):]
+	copies := 0
+	for line := range strings.Lines(image) {
+		if !strings.HasPrefix(line, "COPY ") && !strings.HasPrefix(line, "ADD ") {
+			continue
+		}
+		copies++
+		if want := fmt.Sprintf(" --chown=%[1]d:%[1]d ", flannelOwner); !strings.Contains(line, want) {
+			t.Errorf("no%sin %s", want, line)
+		}
+	}
+	if copies < 3 {
+		t.Errorf("found %d lines that copy files", copies)
 	}
 }
 

@@ -23,6 +23,9 @@ const (
 	dnsutilsImage = "registry.k8s.io/e2e-test-images/jessie-dnsutils:1.7"
 )
 
+// flannelOwner is the user to whom the files of flannel's image belong, and no process.
+const flannelOwner = 65532
+
 // flannelArchive is the name of the archive with flannel's image.
 const flannelArchive = "flannel.tar"
 
@@ -86,7 +89,7 @@ func (c *Cluster) writeFlannelImage(ctx context.Context, programs, archive strin
 		}
 	}
 	flannel := machine.Image{Root: root, Names: []string{flannelImage}, Entrypoint: []string{"/opt/bin/flanneld"},
-		Path: "/opt/bin:/usr/sbin"}
+		Path: "/opt/bin:/usr/sbin", Owner: flannelOwner}
 	return flannel.Archive(c.path("files", archive))
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -150,6 +151,44 @@ func TestImageRecordsItsPackages(t *testing.T) {
 	}
 	if diff := cmp.Diff(used, recorded); diff != "" || !used["nftables"] || !used["iptables"] || !used["libc6"] {
 		t.Errorf("packages (-of files +recorded):\n%s", diff)
+	}
+}
+
+// Root with the capabilities of the daemon's container runs the image's programs, whose files belong to
+// another user, and can change none of them.
+func TestContainersRootReadsTheImage(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to give files to another user")
+	}
+	dir := image(t)
+	flanneld, err := os.ReadFile(programs + "flanneld")
+	if err != nil {
+		t.Fatal(err) // make build makes it
+	}
+	err = errors.Join(os.MkdirAll(filepath.Join(dir, "opt/bin"), 0o755),
+		os.WriteFile(filepath.Join(dir, "opt/bin/flanneld"), flanneld, 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, 65532, 65532))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	caps := rendered(t).Spec.Template.Spec.Containers[0].SecurityContext.Capabilities.Add
+	for _, name := range []string{"opt/bin/flanneld", "usr/sbin/nft", "usr/sbin/iptables", "usr/sbin/iptables-legacy"} {
+		out, err := confined(append(caps, "SYS_CHROOT"), "chroot", dir, "/"+name, "--version")
+		if err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+		file, err := filepath.EvalSymlinks(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := confined(caps, "touch", file); err == nil || !strings.Contains(out, "Permission denied") {
+			t.Errorf("change %s: %v: %s", name, err, out)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ type Image struct {
 	Entrypoint []string
 	Cmd        []string
 	Path       string // the variable
+	Owner      int    // user and group of all files
 }
 
 // Archive writes the image to a file, in the format of docker save.
@@ -31,7 +32,7 @@ func (i Image) Archive(path string) error {
 	defer os.Remove(layer.Name())
 	defer layer.Close()
 	sum := sha256.New()
-	if err := writeTree(io.MultiWriter(layer, sum), i.Root); err != nil {
+	if err := writeTree(io.MultiWriter(layer, sum), i.Root, i.Owner); err != nil {
 		return fmt.Errorf("image %s: %w", i.Names[0], err)
 	}
 	id := hex.EncodeToString(sum.Sum(nil))
@@ -90,9 +91,9 @@ func writeImage(out io.Writer, layer *os.File, config, manifest []byte) error {
 	return w.Close()
 }
 
-// writeTree writes a folder as a layer. All files belong to root and have no time, so
+// writeTree writes a folder as a layer. All files belong to owner and have no time, so
 // equal files make equal layers.
-func writeTree(out io.Writer, root string) error {
+func writeTree(out io.Writer, root string, owner int) error {
 	w := tar.NewWriter(out)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == root {
@@ -102,7 +103,7 @@ func writeTree(out io.Writer, root string) error {
 		if err != nil {
 			return err
 		}
-		return writeEntry(w, path, name, entry)
+		return writeEntry(w, path, name, owner, entry)
 	})
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func writeTree(out io.Writer, root string) error {
 }
 
 // writeEntry writes a file, a folder or a symbolic link.
-func writeEntry(w *tar.Writer, path, name string, entry fs.DirEntry) error {
+func writeEntry(w *tar.Writer, path, name string, owner int, entry fs.DirEntry) error {
 	info, err := entry.Info()
 	if err != nil {
 		return err
@@ -127,7 +128,8 @@ func writeEntry(w *tar.Writer, path, name string, entry fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	header := tar.Header{Typeflag: full.Typeflag, Name: name, Linkname: target, Mode: full.Mode, Size: full.Size}
+	header := tar.Header{Typeflag: full.Typeflag, Name: name, Linkname: target, Mode: readable(full.Mode), Size: full.Size,
+		Uid: owner, Gid: owner}
 	if err := w.WriteHeader(&header); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
@@ -138,4 +140,10 @@ func writeEntry(w *tar.Writer, path, name string, entry fs.DirEntry) error {
 	defer file.Close()
 	_, err = io.Copy(w, file)
 	return err
+}
+
+// readable lets everyone read and execute what the owner may, whatever the umask was when the file was made:
+// a container's root without DAC_OVERRIDE has no other right to files of another user.
+func readable(mode int64) int64 {
+	return mode | mode&0o500>>3 | mode&0o500>>6
 }

@@ -32,8 +32,8 @@ func parts(t *testing.T, r io.Reader) map[string]*tar.Header {
 func tree(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	err := errors.Join(os.MkdirAll(filepath.Join(root, "bin"), 0o755),
-		os.WriteFile(filepath.Join(root, "bin/busybox"), []byte("program"), 0o755),
+	err := errors.Join(os.MkdirAll(filepath.Join(root, "bin"), 0o700),
+		os.WriteFile(filepath.Join(root, "bin/busybox"), []byte("program"), 0o700),
 		os.Symlink("busybox", filepath.Join(root, "bin/sh")))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestTreeIsALayer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer layer.Close()
-	if err := writeTree(layer, tree(t)); err != nil {
+	if err := writeTree(layer, tree(t), 65532); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := layer.Seek(0, io.SeekStart); err != nil {
@@ -57,8 +57,16 @@ func TestTreeIsALayer(t *testing.T) {
 	if got, want := slices.Sorted(maps.Keys(headers)), []string{"bin", "bin/busybox", "bin/sh"}; !slices.Equal(got, want) {
 		t.Fatalf("the layer has %v, want %v", got, want)
 	}
-	if h := headers["bin/busybox"]; h.Mode&0o777 != 0o755 || h.Size != 7 || h.Uid != 0 {
-		t.Errorf("the program has mode %o, size %d and owner %d", h.Mode, h.Size, h.Uid)
+	for name, h := range headers {
+		if h.Uid != 65532 || h.Gid != 65532 {
+			t.Errorf("%s belongs to %d:%d, want 65532", name, h.Uid, h.Gid)
+		}
+	}
+	if h := headers["bin"]; h.Mode&0o777 != 0o755 {
+		t.Errorf("the folder has mode %o, want 755 whatever the umask", h.Mode)
+	}
+	if h := headers["bin/busybox"]; h.Mode&0o777 != 0o755 || h.Size != 7 {
+		t.Errorf("the program has mode %o and size %d", h.Mode, h.Size)
 	}
 	if h := headers["bin/sh"]; h.Typeflag != tar.TypeSymlink || h.Linkname != "busybox" {
 		t.Errorf("the link is of type %c and leads to %q", h.Typeflag, h.Linkname)
