@@ -15,8 +15,12 @@ var told = regexp.MustCompile("(?i)" +
 // checks matches the goals of make and the folders that such a line names.
 var checks = regexp.MustCompile("`make ([a-z-]+)`|the (?:tests|specs) of\\s`([^`]+)`")
 
-// Each block of commands for Kubernetes says which check runs it, or that none does; and there is
-// such a check.
+// changes matches a command within a sentence or a table that changes a cluster. Without arguments it is a name only.
+var changes = regexp.MustCompile("`(kubectl|helm) [^`]*\\b(annotate|apply|create|delete|drain|edit|install|label|" +
+	"patch|replace|restart|scale|set|taint|uninstall|upgrade) [^`]+`")
+
+// Each block of commands for Kubernetes, and each command in a sentence that changes a cluster, says
+// which check runs it, or that none does; and there is such a check.
 func TestCommandsAreMarked(t *testing.T) {
 	page, err := os.ReadFile("kubernetes.md")
 	if err != nil {
@@ -27,13 +31,19 @@ func TestCommandsAreMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	paragraphs := strings.Split(string(page), "\n\n")
-	blocks := 0
+	blocks, inline := 0, 0
 	for i, block := range paragraphs {
-		if !strings.HasPrefix(block, "    ") {
+		var mark string
+		switch commands := changes.FindAllStringIndex(block, -1); {
+		case strings.HasPrefix(block, "    "), len(commands) > 0 && strings.HasPrefix(block, "|"):
+			blocks++
+			mark = told.FindString(paragraphs[i-1])
+		case len(commands) > 0:
+			inline++
+			mark = told.FindString(block[commands[len(commands)-1][1]:])
+		default:
 			continue
 		}
-		blocks++
-		mark := told.FindString(paragraphs[i-1])
 		if mark == "" {
 			t.Errorf("nothing says whether this was run:\n%s", block)
 		}
@@ -48,7 +58,7 @@ func TestCommandsAreMarked(t *testing.T) {
 			}
 		}
 	}
-	if blocks < 10 {
-		t.Errorf("found %d blocks of commands", blocks)
+	if blocks < 10 || inline == 0 {
+		t.Errorf("found %d blocks of commands, and %d commands in sentences", blocks, inline)
 	}
 }
