@@ -59,9 +59,9 @@ demo: build ## three nodes in namespaces: ping all pods, break a device, watch i
 	@exec bin/demo $(if $(HOLD),-hold)
 
 .PHONY: scenario
-scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|netns|vm, SEED=7, REPORT=out.html, RECORD=1)
+scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|netns|vm, SEED=7, NEXTHOPS=always|never, REPORT=out.html, RECORD=1)
 	@$(if $(IN_VM),$(MAKE) bin/vm)
-	@cd scenarios && SCENARIO='$(NAME)' WORLD='$(WORLD)' SEED='$(SEED)' REPORT='$(if $(REPORT),$(abspath $(REPORT)))' \
+	@cd scenarios && SCENARIO='$(NAME)' WORLD='$(WORLD)' SEED='$(SEED)' NEXTHOPS='$(NEXTHOPS)' REPORT='$(if $(REPORT),$(abspath $(REPORT)))' \
 		$(if $(IN_VM),$(VM_RUN) -writable cases -writable regressions $(if $(REPORT),-writable '$(dir $(abspath $(REPORT)))') --) \
 		$(GO) test $(if $(IN_VM),$(VM_EXEC)) -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
 

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
@@ -88,6 +89,63 @@ func TestBlocksForAnotherWorld(t *testing.T) {
 	}
 	if got := run(t, s, "ping n1.pod n2.pod only=sim"); !strings.HasPrefix(got, "error: n1.pod does not exist") {
 		t.Errorf("a block for this world answers %q", got)
+	}
+}
+
+// TestForcedNextHops checks that routes use next-hop objects as asked, unless the topology says how, and
+// that "state" then prints the same as without them. An object that no route uses stays visible.
+func TestForcedNextHops(t *testing.T) {
+	const plain = "route <n1>/24 dev cni0 scope 253 proto 2\nroute <n2>/24 via 192.168.64.2 dev eth0\n"
+	const object = "nexthop <n2> via 192.168.64.2 dev eth0\nroute <n1>/24 dev cni0 scope 253 proto 2\n" +
+		"route <n2>/24 nhid <n2> via 192.168.64.2 dev eth0\n"
+	const unused = "nexthop 10.77.0.0 via 192.168.64.2 dev eth0"
+	for _, tt := range []struct {
+		when, topology string
+		objects        int
+		want           string
+	}{
+		{"", "", 0, plain},
+		{"always", "", 1, plain},
+		{"never", "", 0, plain},
+		{"always", " nexthops=3", 0, plain},
+		{"always", " nexthops=1", 1, object},
+		{"never", " nexthops=1", 1, object},
+	} {
+		t.Run(tt.when+tt.topology, func(t *testing.T) {
+			s := choice{nextHops: tt.when}.maker(t, "sim", "cases/hostgw-basic.txt")
+			got := run(t, s, "topology backend=host-gw"+tt.topology, "start", "settle", "state n1")
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("state (-want +got):\n%s", diff)
+			}
+			if n := objectsOf(t, s, "n1"); n != tt.objects {
+				t.Errorf("n1 has %d next-hop objects, want %d", n, tt.objects)
+			}
+			add := "fault n1 add\n" + unused
+			if got := run(t, s, add, "state n1"); !strings.HasPrefix(got, unused+"\n") {
+				t.Errorf("with an object that no route uses:\n%s", got)
+			}
+		})
+	}
+}
+
+// objectsOf counts a node's next-hop objects.
+func objectsOf(t *testing.T, s *lang.Session, node string) int {
+	t.Helper()
+	n, err := s.World().Node(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := n.(lang.Kernel).State(dataplane.Extent{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.NextHops.Len()
+}
+
+func TestWrongNextHops(t *testing.T) {
+	const want = `next hops "often": want always or never`
+	if err := simSession(1).ForceNextHops("often"); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }
 

@@ -52,6 +52,7 @@ func TestMain(m *testing.M) {
 //	WORLD=sim          only that world; vm is namespaces of a machine, in which this program runs
 //	SHARE=1/2          only the first of two shares of those files; two machines run one each
 //	SEED=7             of all chance in the simulator; by default the file's "# seed=N", else 1
+//	NEXTHOPS=always    routes use next-hop objects, or never do, unless the file says nexthops=
 //	REPORT=out.html    write a page that explains each run; several get names of their own
 //
 // With -rewrite the output of the one world that WORLD names is recorded.
@@ -84,6 +85,7 @@ func countsLost(text string) bool { return strings.Contains(text, "\nstream star
 type choice struct {
 	files, worlds []string
 	seed          uint64 // 0: as the file says
+	nextHops      string // always or never; empty: as the file says
 	daemon        func() (string, error)
 }
 
@@ -133,6 +135,10 @@ func choose(t *testing.T) choice {
 			t.Fatalf("SEED=%s: %v", seed, err)
 		}
 	}
+	c.nextHops = os.Getenv("NEXTHOPS")
+	if c.nextHops != "" && rewriting() {
+		t.Fatal("to record, leave out NEXTHOPS: each file says what it needs")
+	}
 	return c
 }
 
@@ -159,6 +165,18 @@ func rewriting() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 // maker returns a session for a world that is built at the first topology.
 func (c choice) maker(t *testing.T, world, file string) *lang.Session {
+	t.Helper()
+	s := c.plainMaker(t, world, file)
+	if c.nextHops != "" {
+		if err := s.ForceNextHops(c.nextHops); err != nil {
+			t.Fatalf("NEXTHOPS: %v", err)
+		}
+	}
+	return s
+}
+
+func (c choice) plainMaker(t *testing.T, world, file string) *lang.Session {
+	t.Helper()
 	if world == "sim" {
 		return simSession(cmp.Or(c.seed, seedOf(t, file)))
 	}

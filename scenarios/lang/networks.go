@@ -81,6 +81,7 @@ func (s *Session) addMembers() error {
 		m := NewSession(s.WorldName, nil)
 		m.started = s.started
 		m.moved, m.mtus = s.moved, s.mtus
+		m.nextHops = s.nextHops
 		m.top, m.world = s.top, s.world
 		m.top.Network, m.top.Config = n.Name, n.Config
 		m.setConfig(n.Config)

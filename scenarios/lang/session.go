@@ -50,6 +50,8 @@ type Session struct {
 	members  []*Session // of a topology with several networks: one for each
 	absent   bool       // of a member: the datastore holds no config of its network
 	siblings []*Session // of a member: all members
+
+	nextHops string // always or never, as ForceNextHops says; empty: the topology decides
 }
 
 // NewSession returns a session that builds its world at the first topology.
@@ -231,6 +233,7 @@ func (s *Session) topology(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	s.forceNextHops(&top, d)
 	s.top = top
 	s.setConfig(top.Config)
 	world, err := s.build(top)

@@ -75,6 +75,11 @@ func (s *Session) differing(name string, own bool) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		if s.hidesNextHops() {
+			for i := range differences {
+				differences[i].Lines = linesWithoutNextHops(differences[i].Lines)
+			}
+		}
 		for _, line := range linesOf(differences, own, foreign) {
 			if len(which) > 1 {
 				line = name + ": " + line
