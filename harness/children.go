@@ -14,6 +14,7 @@ const (
 
 	childConfined = "flannel-lab-confined"
 	childNoTUN    = "flannel-lab-no-tun"
+	childOwnSys   = "flannel-lab-own-sys"
 )
 
 // child returns the program behind one of those names, or nil for any other.
@@ -27,6 +28,8 @@ func child(name string) func(args []string) error {
 		return confine
 	case childNoTUN:
 		return withoutTUN
+	case childOwnSys:
+		return withOwnSys
 	}
 	return nil
 }

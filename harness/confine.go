@@ -37,6 +37,23 @@ func withoutTUN(args []string) error {
 	return fmt.Errorf("run %s without /dev/net/tun: exec: %w", args[0], syscall.Exec(args[0], args[1:], os.Environ()))
 }
 
+// withOwnSys replaces this process with the program args[0] and its arguments, with a /sys of this
+// network namespace: a mount shows the links of the namespace in which it was made.
+func withOwnSys(args []string) error {
+	runtime.LockOSThread()
+	if len(args) < 2 {
+		return fmt.Errorf("run %q with its own /sys: want a path and arguments", args)
+	}
+	err := ownMounts()
+	if err == nil {
+		err = unix.Mount("flannel-lab", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "")
+	}
+	if err != nil {
+		return fmt.Errorf("run %s with its own /sys: %w", args[0], err)
+	}
+	return fmt.Errorf("run %s with its own /sys: exec: %w", args[0], syscall.Exec(args[0], args[1:], os.Environ()))
+}
+
 // confine replaces this process with the program args[0] and its arguments, with
 // the rights that a container runtime would leave it: two capabilities and no way
 // to gain more, a read-only root and /proc/sys, no devices. The lab's files, on a

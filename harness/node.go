@@ -29,6 +29,8 @@ type Node struct {
 
 	// NoTUN keeps /dev/net/tun from the next daemon.
 	NoTUN bool
+	// OwnSys gives the next daemon and its commands a /sys that shows the node's links.
+	OwnSys bool
 	// Confined limits the daemon to the rights of its container in the
 	// manifest.
 	Confined bool
@@ -146,6 +148,8 @@ func (n *Node) launchAs(args []string, logFile string) (*netspace.Process, error
 		cmd = through(childConfined, cmd)
 	case n.NoTUN:
 		cmd = through(childNoTUN, cmd)
+	case n.OwnSys:
+		cmd = through(childOwnSys, cmd)
 	}
 	proc, err := n.space.Start(cmd)
 	if err != nil {

@@ -32,6 +32,8 @@ var features = map[string]func() error{
 	"wireguard": func() error { return tryLink(&netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: "probe"}}) },
 	"esp":       tryESP,
 	"charon":    hasCharon,
+	"arp":       func() error { return hasTools("arp", "bridge", "ip") },
+	"wg":        func() error { return hasTools("wg", "ip") },
 	"vxlan":     func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
 	"rename":    tryRename,
 
@@ -42,9 +44,12 @@ var features = map[string]func() error{
 var probing sync.Mutex
 
 // hasFirewallTools reports whether the host has the tools that make and break rules.
-func hasFirewallTools() error {
+func hasFirewallTools() error { return hasTools("iptables", "ip6tables", "nft") }
+
+// hasTools reports whether the host has these programs.
+func hasTools(names ...string) error {
 	var errs []error
-	for _, tool := range []string{"iptables", "ip6tables", "nft"} {
+	for _, tool := range names {
 		_, err := exec.LookPath(tool)
 		errs = append(errs, err)
 	}

@@ -83,6 +83,7 @@ func New(top lang.Topology, daemon string) (*World, error) {
 	}
 	w := &World{Lab: lab, top: top, nodes: map[string]*netnsNode{}, storage: &netnsStore{Store: lab.Store}}
 	for _, n := range lab.Nodes {
+		n.OwnSys = strings.Contains(top.Config, "/sys/class/net/") // a command of the operator reads it
 		w.nodes[n.Name] = &netnsNode{Host: n.Host, node: n, world: w}
 	}
 	return w, nil

@@ -270,10 +270,11 @@ func (d *derivation) ipip(peers []peer) {
 }
 
 // extension derives the routes that the commands of scenarios make: one to each
-// peer, by a text with "ip route add" or "replace" (interop 6.8). They carry the
-// protocol boot, since a program of the operator makes them.
+// peer, by a text with "ip route add $SUBNET via $PUBLIC_IP" or "replace" (interop 6.8: the sample
+// of plain routes). They carry the protocol boot, since a program of the operator makes them. It knows
+// nothing of what other commands make.
 func (d *derivation) extension(peers []peer) {
-	d.commands = strings.Contains(d.net.options.SubnetAddCommand, "ip route ")
+	d.commands = strings.Contains(d.net.options.SubnetAddCommand, " $SUBNET via $PUBLIC_IP")
 	for _, p := range peers {
 		if d.commands && d.host.Uplink.direct(int(cidr.V4), p.to) {
 			d.want.AddRoute(dataplane.Route{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -134,11 +135,24 @@ func vtepMAC(r lease.Lease, f cidr.Family) (mac dataplane.MAC, ok bool) {
 }
 
 // VTEPMAC returns the text of the MAC address of the VXLAN device in a record,
-// or "" if the record has none.
+// or "" if the record has none. A record of the backend extension may be what a command printed: the
+// address alone.
 func VTEPMAC(r lease.Lease, f cidr.Family) string {
 	var data struct{ VtepMAC string }
 	if err := json.Unmarshal(r.Attrs.Data(f), &data); err != nil {
-		return ""
+		return printedMAC(r.Attrs.Data(f))
 	}
 	return data.VtepMAC
+}
+
+func printedMAC(data json.RawMessage) string {
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		return ""
+	}
+	text = strings.TrimSpace(text)
+	if _, err := dataplane.ParseMAC(text); err != nil {
+		return ""
+	}
+	return text
 }
