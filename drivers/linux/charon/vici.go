@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/strongswan/govici/vici"
@@ -143,28 +144,12 @@ func (d *Driver) loadKey(k dataplane.SharedKey) error {
 	return nil
 }
 
-// loadConn loads a connection, which charon then begins to establish (interop 6.6).
+// loadConn loads a connection, which charon then begins to establish.
 func (d *Driver) loadConn(c dataplane.Conn) error {
 	if c.Other != "" {
 		return fmt.Errorf("this driver makes no connection of form %s: %w", c.Other, driver.ErrUnsupported)
 	}
-	encap := "no"
-	if c.Encap {
-		encap = "yes"
-	}
-	child := map[string]any{
-		"local_ts": []string{c.LocalNet.String()}, "remote_ts": []string{c.RemoteNet.String()},
-		"esp_proposals": []string{c.ESP}, "start_action": "start", "close_action": "trap", "dpd_action": "restart",
-		"mode": "tunnel", "reqid": fmt.Sprint(dataplane.ReqID), "rekey_time": "1h", "policies": "no",
-	}
-	conn := map[string]any{
-		"local_addrs": []string{c.Local.String()}, "remote_addrs": []string{c.Remote.String()},
-		"proposals": []string{ikeProposal}, "version": "2", "keyingtries": "0", "encap": encap,
-		"dpd_delay": silence,
-		"local":     map[string]any{"auth": "psk"}, "remote": map[string]any{"auth": "psk"},
-		"children": map[string]any{c.Child(): child},
-	}
-	err := d.command("load-conn", map[string]any{c.Name(): conn})
+	err := d.command("load-conn", loading(c))
 	if err != nil && strings.Contains(err.Error(), "esp_proposals") {
 		return fmt.Errorf("this charon knows no ESP proposal %s (Backend ESPProposal): %w", c.ESP, err)
 	}
@@ -173,6 +158,24 @@ func (d *Driver) loadConn(c dataplane.Conn) error {
 	}
 	d.conns[c.ConnKey] = c
 	return nil
+}
+
+// loading returns the arguments of load-conn (interop 6.6: the connection and its child). Of these only
+// dpd_delay is not part of the contract.
+func loading(c dataplane.Conn) map[string]any {
+	child := map[string]any{
+		"local_ts": []string{c.LocalNet.String()}, "remote_ts": []string{c.RemoteNet.String()},
+		"esp_proposals": []string{c.ESP}, "start_action": "start", "close_action": "trap", "dpd_action": "restart",
+		"mode": "tunnel", "reqid": strconv.Itoa(dataplane.ReqID), "rekey_time": "1h", "policies": "no",
+	}
+	conn := map[string]any{
+		"local_addrs": []string{c.Local.String()}, "remote_addrs": []string{c.Remote.String()},
+		"proposals": []string{ikeProposal}, "version": "2", "keyingtries": "0", "encap": strconv.FormatBool(c.Encap),
+		"dpd_delay": silence,
+		"local":     map[string]any{"auth": "psk"}, "remote": map[string]any{"auth": "psk"},
+		"children": map[string]any{c.Child(): child},
+	}
+	return map[string]any{c.Name(): conn}
 }
 
 // unloadConn unloads a connection and ends its tunnel.
