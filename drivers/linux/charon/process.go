@@ -17,14 +17,16 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// Places are where charon may be, in order, after $PATH (interop 6.6).
+// places are where charon may be, in order, after $PATH (interop 6.6).
 var places = []string{
 	"/usr/lib/strongswan/charon", "/usr/lib/ipsec/charon",
 	"/usr/libexec/strongswan/charon", "/usr/libexec/ipsec/charon",
 }
 
-// Find returns the path of the program: the given one, or the first in the usual places.
-func Find(given string) (string, error) {
+// Find returns the path of the program: the given one, or the first in $PATH and the usual places.
+func Find(given string) (string, error) { return find(given, places) }
+
+func find(given string, places []string) (string, error) {
 	if given != "" {
 		path, err := exec.LookPath(given)
 		if err != nil {
