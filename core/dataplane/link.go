@@ -7,6 +7,11 @@ import (
 // LinkKind is the kernel's name for a kind of link (IFLA_INFO_KIND).
 type LinkKind string
 
+// Missing returns the reason why a kernel without this kind makes no such link, and the remedy.
+func (k LinkKind) Missing() string {
+	return fmt.Sprintf("the kernel has no links of type %s; run: modprobe %s", k, k)
+}
+
 // Link is a network device. Two links are equal if == says so.
 type Link struct {
 	Name string

@@ -64,14 +64,22 @@ func needWireGuard(t testing.TB, w *world) {
 // needIPIP skips a test on a kernel without ipip.
 func needIPIP(t testing.TB, w *world) {
 	t.Helper()
-	probe := &netlink.Iptun{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, Remote: net.IPv4(192, 0, 2, 1)}
-	err := w.host.LinkAdd(probe)
-	if err == nil {
-		err = w.host.LinkDel(probe)
-	}
-	if err != nil {
+	if err := hasIPIP(t, w); err != nil {
 		t.Skipf("this kernel has no ipip: %v", err)
 	}
+}
+
+// hasIPIP returns the kernel's refusal of an ipip tunnel, which no driver explains, or nil.
+func hasIPIP(t testing.TB, w *world) error {
+	t.Helper()
+	probe := &netlink.Iptun{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, Remote: net.IPv4(192, 0, 2, 1)}
+	if err := w.host.LinkAdd(probe); err != nil {
+		return err
+	}
+	if err := w.host.LinkDel(probe); err != nil {
+		t.Fatal(err)
+	}
+	return nil
 }
 
 // needTUN skips a test where it may not make TUN devices.

@@ -172,7 +172,7 @@ func (ls *links) rename(from, to string) error {
 // know.
 func explainKind(kind dataplane.LinkKind, err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("the kernel has no links of type %s; run: modprobe %s: %w", kind, kind, err)
+		return fmt.Errorf("%s: %w", kind.Missing(), err)
 	}
 	return err
 }

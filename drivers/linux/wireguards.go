@@ -15,9 +15,6 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/wireguard"
 )
 
-// noWireGuard is the reason why the kernel makes no WireGuard links.
-const noWireGuard = "the kernel has no links of type wireguard; run: modprobe wireguard"
-
 // absentTime is how long the driver assumes that the kernel has no WireGuard: each
 // query makes the kernel look for the module.
 const absentTime = 30 * time.Second
@@ -85,7 +82,7 @@ func (w *wireguards) unsupported(kinds []dataplane.LinkKind) (map[dataplane.Link
 	}
 	_, err := w.inKernel()
 	if errors.Is(err, driver.ErrUnsupported) {
-		return map[dataplane.LinkKind]string{dataplane.LinkWireGuard: noWireGuard}, nil
+		return map[dataplane.LinkKind]string{dataplane.LinkWireGuard: dataplane.LinkWireGuard.Missing()}, nil
 	}
 	return nil, err
 }
@@ -96,7 +93,7 @@ func (w *wireguards) inKernel() (*kernelWG, error) {
 	if w.kernel != nil {
 		return w.kernel, nil
 	}
-	missing := fmt.Errorf("%s: %w", noWireGuard, driver.ErrUnsupported)
+	missing := fmt.Errorf("%s: %w", dataplane.LinkWireGuard.Missing(), driver.ErrUnsupported)
 	if time.Now().Before(w.absent) {
 		return nil, missing
 	}

@@ -63,8 +63,8 @@ func (d *hostDriver) applyWireGuard(verb dataplane.Verb, o dataplane.Link, want 
 	if verb == dataplane.Delete {
 		return s.applyLink(verb, o)
 	}
-	if why, lacks := s.lacks[dataplane.LinkWireGuard]; lacks && !want.Userspace {
-		return fmt.Errorf("%s: %w", why, driver.ErrUnsupported)
+	if s.lacks[dataplane.LinkWireGuard] && !want.Userspace {
+		return fmt.Errorf("%s: %w", dataplane.LinkWireGuard.Missing(), driver.ErrUnsupported)
 	}
 	secret, kept := d.keptSecret(o.Name, want)
 	if !kept {
@@ -368,11 +368,11 @@ func (d *hostDriver) answer(facts driver.HostFacts, extent dataplane.Extent) dri
 		facts.Keys[name] = d.paths.publicKey(name)
 	}
 	for _, kind := range extent.Kinds {
-		if why, lacks := d.h.stack.lacks[kind]; lacks {
+		if d.h.stack.lacks[kind] {
 			if facts.Unsupported == nil {
 				facts.Unsupported = map[dataplane.LinkKind]string{}
 			}
-			facts.Unsupported[kind] = why
+			facts.Unsupported[kind] = kind.Missing()
 		}
 	}
 	return facts
@@ -394,7 +394,7 @@ func (ps *paths) publicKey(name dataplane.SecretName) driver.Key {
 // WithoutKind makes the host's kernel one without a kind of link.
 func (h *Host) WithoutKind(kind dataplane.LinkKind) {
 	if h.stack.lacks == nil {
-		h.stack.lacks = map[dataplane.LinkKind]string{}
+		h.stack.lacks = map[dataplane.LinkKind]bool{}
 	}
-	h.stack.lacks[kind] = fmt.Sprintf("the kernel has no %s: try \"modprobe %s\"", kind, kind)
+	h.stack.lacks[kind] = true
 }

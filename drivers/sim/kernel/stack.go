@@ -23,10 +23,10 @@ type stack struct {
 	fibs         [2]fib
 	nextHops     map[dataplane.NextHopID]hop
 	sysctls      map[string]string
-	no6          bool                          // the kernel has no IPv6
-	lacks        map[dataplane.LinkKind]string // kinds of links that the kernel does not have, with the remedy
-	noTUN        bool                          // programs cannot open /dev/net/tun
-	filter       *netfilter                    // nil for a pod, which has no rules
+	no6          bool                        // the kernel has no IPv6
+	lacks        map[dataplane.LinkKind]bool // kinds of links that the kernel does not have
+	noTUN        bool                        // programs cannot open /dev/net/tun
+	filter       *netfilter                  // nil for a pod, which has no rules
 	nat          nat
 	sockets      []*socket
 	policies     policies
