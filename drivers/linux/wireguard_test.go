@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -71,48 +72,68 @@ func wgOps(verb dataplane.Verb, objects ...dataplane.Object) []dataplane.Op {
 	return ops
 }
 
-// TestWireGuardOutlivesDriver opens a second driver after the first: the device still has
-// its address and route, so that no packet for a peer takes another way. A device of the
-// kernel still has its key and peers; the second driver sets those of a userspace device.
-func TestWireGuardOutlivesDriver(t *testing.T) {
-	eachImplementation(t, func(t *testing.T, w *world, userspace bool) {
-		noIPv6 := dataplane.Sysctl{Path: "net/ipv6/conf/default/disable_ipv6", Value: "1"} // and no link-local routes
-		if err := w.d.ns.Do(func() error { return writeSysctl(dataplane.Replace, noIPv6) }); err != nil {
-			t.Fatal(err)
-		}
-		all := wgOps(dataplane.Replace,
-			dataplane.Addr{Link: wgLink, Prefix: netip.MustParsePrefix("10.1.0.0/32")},
-			dataplane.Route{RouteKey: dataplane.RouteKey{Dst: netip.MustParsePrefix("10.0.0.0/8")}, Link: wgLink,
-				Protocol: dataplane.Protocol},
-			wgPeerNumber(1))
-		device := wgDevice(t, userspace)
-		first := must(Open(t.Context(), w.NS, drivertest.Secrets{}))
-		apply(t, first, append(wgOps(dataplane.Create, device), all...))
-		look := func(d *Driver) *dataplane.State {
-			state := must(d.Look(t.Context(), wgExtent)).State.Clone()
-			state.Running = nil // counts packets of the host itself
-			return state
-		}
-		before := look(first)
-		if err := first.Close(); err != nil {
-			t.Fatal(err)
-		}
-		after := look(w.d)
-		if !userspace && !after.Equal(before) {
-			t.Errorf("after:\n%s\nbefore:\n%s", after.Dump(), before.Dump())
-		}
-		bare := dataplane.Link{Name: wgLink, MTU: 1420, Up: true, Params: dataplane.WireGuard{Userspace: true}}
-		without := before.Clone()
-		without.AddLink(bare)
-		without.WGPeers = dataplane.Table[dataplane.WGPeerKey, dataplane.WGPeer]{}
-		if userspace && !after.Equal(without) {
-			t.Errorf("while no process runs it:\n%s", after.Dump())
-		}
-		apply(t, w.d, append(wgOps(dataplane.Replace, device), all...))
-		if again := look(w.d); !again.Equal(before) {
-			t.Errorf("again:\n%s\nbefore:\n%s", again.Dump(), before.Dump())
-		}
-	})
+// TestWireGuardOutlivesDriver opens a second driver after the first, which had a session with another device: the
+// device still has its address and route, so that no packet for the peer takes another way. A device of the
+// kernel still has its key, its peer and the session, and keeps the session when the second driver sets them again. The
+// second driver sets those of a userspace device, which begins another session.
+func TestWireGuardOutlivesDriver(t *testing.T) { eachImplementation(t, outlivesDriver) }
+
+func outlivesDriver(t *testing.T, w *world, userspace bool) {
+	noIPv6 := dataplane.Sysctl{Path: "net/ipv6/conf/default/disable_ipv6", Value: "1"} // and no link-local routes
+	if err := w.d.ns.Do(func() error { return writeSysctl(dataplane.Replace, noIPv6) }); err != nil {
+		t.Fatal(err)
+	}
+	first := must(Open(t.Context(), w.NS, drivertest.Secrets{}))
+	pair := newWGPair(t, w.with(first), userspace, 0)
+	network := wgOps(dataplane.Replace,
+		dataplane.Addr{Link: wgLink, Prefix: netip.MustParsePrefix("10.1.0.0/32")},
+		dataplane.Route{RouteKey: dataplane.RouteKey{Dst: netip.MustParsePrefix("10.0.0.0/8")}, Link: wgLink,
+			Protocol: dataplane.Protocol})
+	apply(t, first, network)
+	look := func(d *Driver) *dataplane.State {
+		state := must(d.Look(t.Context(), wgExtent)).State.Clone()
+		state.Running = nil // counts packets of the host itself
+		return state
+	}
+	before := look(first)
+	session := before.Handshakes[pair.toOther.WGPeerKey]
+	if session.IsZero() {
+		t.Fatalf("no session before:\n%s", before.Dump())
+	}
+	// A device does not answer two requests of a peer within 20 ms, and the peer repeats the second after five seconds.
+	eventually(t, "the peer answers requests", func() bool { return time.Since(session) > 50*time.Millisecond })
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after, want := look(w.d), before
+	if userspace {
+		want = withoutProgram(before)
+	}
+	if !after.Equal(want) {
+		t.Errorf("after, with handshakes %v:\n%swant, with handshakes %v:\n%s",
+			after.Handshakes, after.Dump(), want.Handshakes, want.Dump())
+	}
+	apply(t, w.d, append(wgOps(dataplane.Replace, wgDevice(t, userspace), pair.toOther), network...))
+	if userspace {
+		eventually(t, "another session", pair.sees(w.d, pair.toOther.WGPeerKey, "127.0.0.1:51821"))
+	}
+	again := look(w.d)
+	if again.Dump() != before.Dump() {
+		t.Errorf("again:\n%sbefore:\n%s", again.Dump(), before.Dump())
+	}
+	if last := again.Handshakes[pair.toOther.WGPeerKey]; last.Equal(session) == userspace {
+		t.Errorf("the session is of %v, before of %v", last, session)
+	}
+}
+
+// withoutProgram returns a state in which no process runs the userspace device.
+func withoutProgram(s *dataplane.State) *dataplane.State {
+	without := s.Clone()
+	without.AddLink(dataplane.Link{Name: wgLink, MTU: 1420, Up: true, Params: dataplane.WireGuard{Userspace: true}})
+	without.WGPeers = dataplane.Table[dataplane.WGPeerKey, dataplane.WGPeer]{}
+	clear(without.Alive)
+	clear(without.Handshakes)
+	return without
 }
 
 // TestWireGuardMissing asks a kernel without WireGuard for a device.

@@ -43,6 +43,13 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// with returns the world with another driver in it.
+func (w *world) with(d *Driver) *world {
+	other := *w
+	other.d = d
+	return &other
+}
+
 // Driver implements [drivertest.World].
 func (w *world) Driver() driver.Lane { return w.d }
 
