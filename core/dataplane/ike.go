@@ -54,6 +54,26 @@ func parseSharedKey(f *fields) Object {
 	return SharedKey{SharedKeyKey{owner}, SecretName(f.next())}
 }
 
+// FormerKey stands for the keys in the kernel that encrypt packets from one host to another, and that the
+// running IKE daemon does not know: one that was killed left them. It is never wanted.
+type FormerKey struct{ From, To netip.Addr }
+
+// String returns the canonical form, such as "former-key 192.168.64.3 to 192.168.64.4".
+func (k FormerKey) String() string { return fmt.Sprintf("former-key %s to %s", k.From, k.To) }
+
+func (FormerKey) kind() *kind { return &formerKeyKind }
+
+func (k FormerKey) mapKey() FormerKey { return k }
+
+// Compare orders keys by their ends.
+func (k FormerKey) Compare(o FormerKey) int {
+	return cmp.Or(k.From.Compare(o.From), k.To.Compare(o.To))
+}
+
+var formerKeyKind = mapKind("former-key", func(f *fields) Object {
+	return FormerKey{From: f.addr(f.next()), To: f.addr(f.after("to"))}
+}, func(s *State) *map[FormerKey]FormerKey { return &s.FormerKeys })
+
 // ConnKey identifies an IPsec connection by its ends and the subnets behind them.
 type ConnKey struct {
 	Local     netip.Addr

@@ -35,7 +35,7 @@ func Word(o Object) string { return o.kind().word }
 var kinds = [...]*kind{
 	&linkKind, &addrKind, &sysctlKind, &proxyKind, &peerKind, &wgPeerKind, &neighKind, &fdbKind, &nextHopKind,
 	&routeKind,
-	&chainKind, &policyKind, &ikeKind, &sharedKeyKind, &connKind, &tunnelKind, &commandKind,
+	&chainKind, &policyKind, &ikeKind, &sharedKeyKind, &formerKeyKind, &connKind, &tunnelKind, &commandKind,
 	&cloudRouteKind,
 }
 

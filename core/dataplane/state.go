@@ -27,6 +27,7 @@ type State struct {
 	Policies   Table[PolicyKey, Policy]
 	IKE        map[string]IKEDaemon // by name
 	SharedKeys Table[SharedKeyKey, SharedKey]
+	FormerKeys map[FormerKey]FormerKey
 	Conns      Table[ConnKey, Conn]
 	Tunnels    Table[ConnKey, Tunnel]
 	// Commands of the operator that have run, or should have.

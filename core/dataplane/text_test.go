@@ -42,6 +42,7 @@ policy out 10.5.1.0/24 to 10.5.1.0/24 allow priority 101
 policy out 10.5.1.0/24 to 10.5.3.0/24 esp 192.168.64.3 to 192.168.64.4 reqid 11 priority 0
 ike charon
 shared-key 192.168.64.4 psk-1f2e3d4c
+former-key 192.168.64.3 to 192.168.64.4
 conn 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4 esp aes128gcm16-sha256-prfsha256-ecp256 encap
 conn 192.168.64.3-10.5.1.0/24-10.5.4.0/24-192.168.64.5 esp aes128gcm16-sha256-prfsha256-ecp256 other version
 tunnel 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4

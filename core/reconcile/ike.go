@@ -23,6 +23,7 @@ func IKE(want, have *dataplane.State, opts Options) Plan {
 		}
 	}
 	d.sharedKeys()
+	d.formerKeys()
 	d.conns()
 	return d.plan()
 }
@@ -35,6 +36,24 @@ func (d *differ) sharedKeys() {
 			d.remove(*have, "") // drivers report only keys that flannel loaded
 		}
 	})
+}
+
+// formerKeys deletes the keys of hosts that no wanted connection leads to, such as those of a peer that left while the
+// node was away. Packets use the others until the IKE daemon has negotiated new ones.
+func (d *differ) formerKeys() {
+	if len(d.have.FormerKeys) == 0 {
+		return
+	}
+	needed := map[dataplane.FormerKey]bool{}
+	for k := range d.want.Conns.All {
+		needed[dataplane.FormerKey{From: k.Local, To: k.Remote}] = true
+		needed[dataplane.FormerKey{From: k.Remote, To: k.Local}] = true
+	}
+	for _, k := range sortedKeys(d.have.FormerKeys, dataplane.FormerKey.Compare) {
+		if !needed[k] {
+			d.remove(k, "")
+		}
+	}
 }
 
 // conns also ends the tunnels whose connections are gone, such as those of a peer

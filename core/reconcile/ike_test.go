@@ -15,6 +15,9 @@ const (
 	up3   = "tunnel 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4\n"
 	up4   = "tunnel 192.168.64.3-10.5.1.0/24-10.5.4.0/24-192.168.64.5\n"
 
+	formerKeys = "former-key 192.168.64.3 to 192.168.64.5\nformer-key 192.168.64.5 to 192.168.64.3\n" +
+		"former-key 192.168.64.4 to 192.168.64.3\n"
+
 	foreignConn = "conn 192.168.64.3-10.9.1.0/24-10.9.3.0/24-192.168.64.4 esp aes128gcm16\n"
 )
 
@@ -40,16 +43,21 @@ func TestIKE(t *testing.T) {
 			"replace shared-key 192.168.64.3 psk-1\n"},
 		"a peer left":         {all, all + conn4 + up3 + up4, "del " + conn4},
 		"a peer left earlier": {all, all + up3 + up4, "del " + up4},
+		"a peer left with charon's death": {all, all + up3 + formerKeys,
+			"del former-key 192.168.64.5 to 192.168.64.3\ndel former-key 192.168.64.3 to 192.168.64.5\n"},
 		"a foreign connection": {all, all + up3 + foreignConn + strings.Replace(up3, "10.5.1.0", "10.9.1.0", 1),
 			""},
-		"another backend": {"", all + up3, "del " + conn3 + "del shared-key 192.168.64.4 psk-1\n" +
+		"another backend": {"", all + up3 + formerKeys, "del " + conn3 +
+			"del former-key 192.168.64.5 to 192.168.64.3\n" +
+			"del former-key 192.168.64.4 to 192.168.64.3\n" +
+			"del former-key 192.168.64.3 to 192.168.64.5\n" + "del shared-key 192.168.64.4 psk-1\n" +
 			"del shared-key 192.168.64.3 psk-1\ndel ike charon\n"},
 	} {
 		if d := cmp.Diff(c.plan, ikePlan(t, c.want, c.have, true)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
-	if plan := ikePlan(t, all, all+conn4+up3+up4, false); plan != "" {
+	if plan := ikePlan(t, all, all+conn4+up3+up4+formerKeys, false); plan != "" {
 		t.Errorf("before the store is synced:\n%s", plan)
 	}
 }

@@ -150,7 +150,8 @@ func TestWireGuardMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := seen.Facts.(driver.HostFacts).Unsupported[dataplane.LinkWireGuard]; got != "the kernel has no links of type wireguard; run: modprobe wireguard" {
+	reason := "the kernel has no links of type wireguard; run: modprobe wireguard"
+	if got := seen.Facts.(driver.HostFacts).Unsupported[dataplane.LinkWireGuard]; got != reason {
 		t.Errorf("the facts say %q", got)
 	}
 }

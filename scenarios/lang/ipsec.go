@@ -2,6 +2,7 @@ package lang
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -47,7 +48,7 @@ type Sniffed struct {
 }
 
 // tunnelled returns an error unless each of the nodes has a key for packets to each
-// other one, and the other one can decrypt them.
+// other one, the other one can decrypt them, and no node has a key of a host without a record.
 func (s *Session) tunnelled(names []string) error {
 	b, _, err := s.backend()
 	if err != nil || !b.Extent().Policies {
@@ -75,6 +76,28 @@ func (s *Session) tunnelled(names []string) error {
 			}
 			if !slices.Contains(keys[to], key) {
 				return fmt.Errorf("%s: %s does not know the key", from, to)
+			}
+		}
+	}
+	return s.onlyOfRecords(keys)
+}
+
+// onlyOfRecords returns an error that names a node's key, if one of its ends is no host with a record.
+func (s *Session) onlyOfRecords(keys map[string][]TunnelKey) error {
+	records, err := s.world.Store().Records()
+	if err != nil {
+		return err
+	}
+	hosts := map[netip.Addr]bool{}
+	for _, r := range s.owned(records) {
+		if r.valid {
+			hosts[r.lease.Attrs.PublicIP] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		for _, k := range keys[name] {
+			if !hosts[k.From] || !hosts[k.To] {
+				return fmt.Errorf("%s: has a key from %s to %s, and one of them has no record", name, k.From, k.To)
 			}
 		}
 	}

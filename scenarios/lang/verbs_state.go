@@ -141,6 +141,7 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 	state.Peers = dataplane.Table[dataplane.PeerKey, dataplane.Peer]{}
 	state.IKE = nil // nor the objects of the IKE daemon
 	state.SharedKeys = dataplane.Table[dataplane.SharedKeyKey, dataplane.SharedKey]{}
+	state.FormerKeys = nil
 	state.Conns = dataplane.Table[dataplane.ConnKey, dataplane.Conn]{}
 	state.Tunnels = dataplane.Table[dataplane.ConnKey, dataplane.Tunnel]{}
 	// The kernel gives every device a link-local route of its own, which says

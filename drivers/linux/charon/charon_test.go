@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,14 +66,13 @@ func newNode(t *testing.T, ns int) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.kernelKeys = func() (states []netlink.XfrmState, err error) {
-		handle, err := wholedump.At(netns.NsHandle(ns), unix.NETLINK_XFRM)
-		if err != nil {
-			return nil, err
-		}
-		defer handle.Close()
-		return handle.XfrmStateList(netlink.FAMILY_V4)
+	handle, err := wholedump.At(netns.NsHandle(ns), unix.NETLINK_XFRM)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(handle.Close)
+	d.kernelKeys = func() ([]netlink.XfrmState, error) { return handle.XfrmStateList(netlink.FAMILY_V4) }
+	d.dropKey = handle.XfrmStateDel
 	t.Cleanup(func() {
 		_ = d.Close()
 		_ = os.RemoveAll(sockets)
@@ -294,6 +294,7 @@ func TestNoCharon(t *testing.T) {
 }
 
 // Two nodes establish a tunnel. When one of them unloads its connection, the other's tunnel ends too.
+// When its charon is killed, the keys stay, and the next charon removes them.
 func TestTunnel(t *testing.T) {
 	h := hosts(t)
 	needESP(t, h)
@@ -308,6 +309,30 @@ func TestTunnel(t *testing.T) {
 	b.await(strings.ReplaceAll(ready, name, back))
 	a.do("replace conn " + name + " " + esp)
 	a.await(ready + "tunnel " + name + "\n")
+	if err := a.child.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	a.await("")
+	if n := a.keys(); n == 0 {
+		t.Error("the keys are gone with charon")
+	}
+	a.do(keys...)
+	former := "former-key 192.168.64.1 to 192.168.64.2\nformer-key 192.168.64.2 to 192.168.64.1\n"
+	a.await("ike charon\nshared-key 192.168.64.1 PSK\nshared-key 192.168.64.2 PSK\n" + former)
+	a.do("del former-key 192.168.64.1 to 192.168.64.2", "del former-key 192.168.64.2 to 192.168.64.1")
+	if n := a.keys(); n > 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+// keys returns the number of ESP keys in the kernel.
+func (n *node) keys() int {
+	n.t.Helper()
+	states, err := n.kernelKeys()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return len(slices.DeleteFunc(states, func(s netlink.XfrmState) bool { return !isOurs(s) }))
 }
 
 // needESP skips a test on a kernel without ESP.

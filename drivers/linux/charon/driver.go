@@ -39,14 +39,16 @@ type Driver struct {
 	socket string
 	hints  wake.Signal
 
-	// kernelKeys lists the ESP keys in the kernel.
+	// kernelKeys lists the ESP keys in the kernel, and dropKey removes one.
 	kernelKeys func() ([]netlink.XfrmState, error)
+	dropKey    func(*netlink.XfrmState) error
 
 	child      *child
 	session    *vici.Session
 	conns      map[dataplane.ConnKey]dataplane.Conn // loaded into the child
 	keyless    map[dataplane.ConnKey]bool           // by the last look, charon has a tunnel whose keys are gone
-	passphrase dataplane.Passphrase                 // of the last look
+	former     map[dataplane.FormerKey][]netlink.XfrmState
+	passphrase dataplane.Passphrase // of the last look
 	watching   sync.WaitGroup
 }
 
@@ -60,7 +62,9 @@ func New(opts Options) (*Driver, error) {
 			opts.URI, DefaultURI)
 	}
 	keys := func() ([]netlink.XfrmState, error) { return wholedump.Here.XfrmStateList(netlink.FAMILY_V4) }
-	return &Driver{opts: opts, socket: socket, hints: wake.NewSignal(), kernelKeys: keys}, nil
+	return &Driver{
+		opts: opts, socket: socket, hints: wake.NewSignal(), kernelKeys: keys, dropKey: wholedump.Here.XfrmStateDel,
+	}, nil
 }
 
 // Hints implements [driver.Lane].
@@ -89,6 +93,7 @@ func (d *Driver) release() {
 	d.session = nil
 	d.conns = nil
 	d.keyless = nil
+	d.former = nil
 	d.watching.Wait()
 }
 

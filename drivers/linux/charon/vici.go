@@ -109,6 +109,10 @@ func (d *Driver) applyLoaded(op dataplane.Op) error {
 			return d.command("unload-shared", map[string]any{"id": keyName(o)})
 		}
 		return d.loadKey(o)
+	case dataplane.FormerKey:
+		if gone {
+			return d.dropFormer(o)
+		}
 	case dataplane.Conn:
 		if gone {
 			return d.unloadConn(o.ConnKey)

@@ -107,6 +107,9 @@ func (d *daemon) observe(state *dataplane.State) {
 			state.Put(dataplane.Tunnel{ConnKey: t.conn})
 		}
 	}
+	for _, a := range d.former() {
+		state.Put(dataplane.FormerKey{From: a.From, To: a.To})
+	}
 }
 
 // load adds or changes a connection and begins to establish its tunnel. A changed

@@ -149,6 +149,41 @@ func TestKilledDaemon(t *testing.T) {
 	p.expect(t, true)
 }
 
+// TestFormerKeys checks that a daemon shows the keys of a killed one, and removes them when it is asked to.
+func TestFormerKeys(t *testing.T) {
+	p := newPair(t)
+	p.run(t, 0, psk, gcm)
+	p.run(t, 1, psk, gcm)
+	p.Run(time.Minute)
+	foreign := kernel.Association{
+		From: netip.MustParseAddr("192.168.64.1"), To: netip.MustParseAddr("192.168.64.2"), ReqID: 1,
+	}
+	p.hosts[0].AddAssociation(foreign)
+	former := []string{"former-key 192.168.64.1 to 192.168.64.2", "former-key 192.168.64.2 to 192.168.64.1"}
+	shows := func() string {
+		state := dataplane.NewState()
+		p.lanes[0].Observe(state)
+		return state.Dump()
+	}
+	if text := shows(); strings.Contains(text, "former") {
+		t.Errorf("the daemon knows its keys, and shows\n%s", text)
+	}
+	p.lanes[0].Crash()
+	if err := p.apply(0, psk, "add ike charon")[0]; err != nil {
+		t.Fatal(err)
+	}
+	if text, want := shows(), "ike charon\n"+strings.Join(former, "\n")+"\n"; text != want {
+		t.Errorf("the next daemon shows\n%swant\n%s", text, want)
+	}
+	if errs := p.apply(0, psk, "del "+former[0], "del "+former[1], "del "+former[0]); errs[0] != nil || errs[1] != nil ||
+		!errors.Is(errs[2], driver.ErrNotFound) {
+		t.Error(errs)
+	}
+	if left := p.hosts[0].Associations(); !slices.Equal(left, []kernel.Association{foreign}) {
+		t.Errorf("keys %v are left, want %v", left, foreign)
+	}
+}
+
 // TestStoppedDaemon checks that a daemon which stops in order removes its keys and makes
 // the peer remove its own.
 func TestStoppedDaemon(t *testing.T) {

@@ -104,6 +104,10 @@ func (l *Lane) apply(ctx context.Context, op dataplane.Op) error {
 	switch o := op.Object.(type) {
 	case dataplane.SharedKey:
 		return l.applyKey(remove, o)
+	case dataplane.FormerKey:
+		if remove {
+			return l.child.dropFormer(o)
+		}
 	case dataplane.Conn:
 		if remove {
 			return l.child.unload(o.ConnKey)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
@@ -87,6 +88,28 @@ func (d *daemon) drop(t *tunnel, tell bool) {
 		d.send(t.conn, t.message(remove))
 	}
 	d.hint()
+}
+
+// former returns the kernel's keys of tunnels that the daemon does not know.
+func (d *daemon) former() []kernel.Association {
+	return slices.DeleteFunc(d.host.Associations(), func(a kernel.Association) bool {
+		known := func(t *tunnel) bool {
+			return a.SPI == t.spiIn && a.To == t.conn.Local || a.SPI == t.spiOut && a.To == t.conn.Remote
+		}
+		return a.ReqID != dataplane.ReqID || slices.ContainsFunc(d.tunnels, known)
+	})
+}
+
+// dropFormer removes former keys from the kernel.
+func (d *daemon) dropFormer(k dataplane.FormerKey) error {
+	err := driver.ErrNotFound
+	for _, a := range d.former() {
+		if a.From == k.From && a.To == k.To {
+			d.host.DeleteAssociation(a.To, a.SPI)
+			err = nil
+		}
+	}
+	return err
 }
 
 // message returns a message about a tunnel.
