@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ import (
 
 // features are what a scenario may require of a real kernel, by a comment line
 // "# requires=vxlan". Each is tried in the tests' own namespace. A scenario that
-// requires "simulator" runs on no real kernel.
+// requires "simulator" runs on no real kernel, and one that requires "time" only if SCENARIO is its name.
 var features = map[string]func() error{
 	"nft": tryNft,
 	"ipip": func() error {
@@ -107,8 +108,13 @@ func tryRename() error {
 func skipWithout(t *testing.T, file string) {
 	t.Helper()
 	for _, name := range required(readFile(t, file)) {
-		if name == "simulator" {
+		switch {
+		case name == "simulator":
 			t.Skip(outcome.SimulatorOnly)
+		case name == "time" && os.Getenv("SCENARIO") != scenarioName(file):
+			t.Skip(outcome.TooLong)
+		case name == "time":
+			continue
 		}
 		try, known := features[name]
 		if !known {

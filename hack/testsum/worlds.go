@@ -35,8 +35,8 @@ func (r result) world() (world, scenario string) {
 
 // replays says in which worlds one scenario ran.
 type replays struct {
-	ran       []string // worlds, without those that skipped it
-	simulator bool     // its faults exist only in the simulator
+	ran    []string // worlds, without those that skipped it
+	exempt bool     // no kernel has to run it
 }
 
 // real reports whether the scenario ran on a kernel.
@@ -60,8 +60,8 @@ func (s *summary) byScenario() map[string]*replays {
 		switch {
 		case r.State != outcome.Skipped:
 			p.ran = append(p.ran, world)
-		case r.Reason == outcome.SimulatorOnly:
-			p.simulator = true
+		case r.Reason == outcome.SimulatorOnly, r.Reason == outcome.TooLong:
+			p.exempt = true
 		}
 	}
 	return all
@@ -72,7 +72,7 @@ func (s *summary) unreal() (scenarios []string) {
 	all := s.byScenario()
 	for _, scenario := range slices.Sorted(maps.Keys(all)) {
 		p := all[scenario]
-		if !p.simulator && !p.real() {
+		if !p.exempt && !p.real() {
 			scenarios = append(scenarios, scenario)
 		}
 	}

@@ -17,11 +17,12 @@ func replay(world, scenario, state, reason string) result {
 }
 
 // TestScenariosWithoutAKernel checks that a scenario which no kernel ran fails the run if a
-// VM was tried, unless the scenario says that it is for the simulator.
+// VM was tried, unless the scenario says that it is for the simulator, or too long.
 func TestScenariosWithoutAKernel(t *testing.T) {
 	s := &summary{Results: []result{
 		replay("sim", "basic", outcome.Passed, ""), replay("netns", "basic", outcome.Passed, ""),
 		replay("sim", "clock", outcome.Passed, ""), replay("netns", "clock", outcome.Skipped, outcome.SimulatorOnly),
+		replay("sim", "long", outcome.Passed, ""), replay("netns", "long", outcome.Skipped, outcome.TooLong),
 		replay("sim", "ipip", outcome.Passed, ""), replay("netns", "ipip", outcome.Skipped, "this kernel lacks ipip"),
 		replay("sim", "gre", outcome.Passed, ""), replay("netns", "gre", outcome.Skipped, "this kernel lacks gre"),
 	}}
@@ -38,9 +39,9 @@ func TestScenariosWithoutAKernel(t *testing.T) {
 	var out bytes.Buffer
 	s.write(&out)
 	for _, want := range []string{
-		"    in sim: 2\n    in sim, netns: 1\n    in sim, vm: 1\n",
+		"    in sim: 3\n    in sim, netns: 1\n    in sim, vm: 1\n",
 		"\nFailed, since no kernel ran them: gre\n",
-		"\n6 passed, 1 failed, 4 skipped\n",
+		"\n7 passed, 1 failed, 5 skipped\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, &out)

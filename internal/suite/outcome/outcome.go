@@ -15,9 +15,11 @@ const (
 	Skipped = "skipped"
 )
 
-// SimulatorOnly is the reason of a scenario's skip on every kernel. Without it, some
-// kernel has to run the scenario.
-const SimulatorOnly = "its faults exist only in the simulator"
+// The reasons of a scenario's skip on every kernel. Without one of them, some kernel has to run the scenario.
+const (
+	SimulatorOnly = "its faults exist only in the simulator"
+	TooLong       = "it takes many minutes on a kernel: one plays it only by its name"
+)
 
 // Outcome says how one spec ended.
 type Outcome struct {
