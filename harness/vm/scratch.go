@@ -22,8 +22,8 @@ type Scratch struct {
 
 // NewScratch makes a folder, and removes those of programs that have ended.
 func NewScratch() (*Scratch, error) {
-	if err := sweep(); err != nil {
-		return nil, fmt.Errorf("remove the folders of programs that have ended: %w", err)
+	if err := Sweep(); err != nil {
+		return nil, err
 	}
 	// The folder gets its name once it is locked: another program's sweep finds none without a lock.
 	unnamed, err := os.MkdirTemp("", "."+scratchName)
@@ -60,8 +60,8 @@ func lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes the folders that no process holds. It leaves the folders of other users.
-func sweep() error {
+// Sweep removes the folders of programs that have ended. It leaves the folders of other users.
+func Sweep() error {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), scratchName+"*"))
 	if err != nil {
 		return err
@@ -72,8 +72,8 @@ func sweep() error {
 		if err != nil { // in use, of another user, or removed by another program
 			continue
 		}
-		if err := os.RemoveAll(dir); !errors.Is(err, os.ErrPermission) {
-			errs = append(errs, err)
+		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrPermission) {
+			errs = append(errs, fmt.Errorf("remove the folder of a program that has ended: %w", err))
 		}
 		_ = f.Close()
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/flanneld/flannel/harness/vm"
 )
 
 // hierarchy is a mounted hierarchy of cgroups.
@@ -134,7 +136,8 @@ func joinCgroup(dir string) error {
 
 // reapCgroups waits for the end of its input, which comes with the end of the test, and
 // then removes the cgroups of that name. In version 2 it gives back the controllers that the test
-// has handed out at the top: all but those that it is told.
+// has handed out at the top: all but those that it is told. At last the folders of virtual machines go that no process
+// uses.
 func reapCgroups(in io.Reader, args []string) error {
 	if len(args) != 2 || args[0] == "" {
 		return errors.New("usage: NAME CONTROLLERS")
@@ -150,7 +153,7 @@ func reapCgroups(in io.Reader, args []string) error {
 			h.giveBack(strings.Fields(args[1]))
 		}
 	}
-	return err
+	return errors.Join(err, vm.Sweep())
 }
 
 // handedOut returns the controllers that the top of a hierarchy of version 2 hands to its children.

@@ -142,7 +142,7 @@ func (k *keeper) start(r request, out *os.File) (int, <-chan syscall.WaitStatus,
 
 // daemon starts a program and does not wait for its end, which it notes in the log.
 func (k *keeper) daemon(r request) error {
-	log, err := os.OpenFile(filepath.Join(k.logs, r.Log+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(k.logs, logFile(r.Log)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}

@@ -189,19 +189,27 @@ func (m *Machine) PowerOff() error {
 
 // LogTail returns the end of the log of a daemon. Only that in a guest needs the machine to run.
 func (m *Machine) LogTail(daemon string) string {
-	file := daemon + ".log"
-	if m.options.Guest != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		text, err := m.Run(ctx, "tail", "--bytes=4000", filepath.Join(logDir, file))
-		if err != nil {
-			return err.Error()
-		}
-		return text
+	if m.options.Guest == nil {
+		text := m.Log(daemon)
+		return text[max(0, len(text)-4000):]
 	}
-	text, err := os.ReadFile(filepath.Join(keptPath(m.options.Disk, logDir), file))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	text, err := m.Run(ctx, "tail", "--bytes=4000", filepath.Join(logDir, logFile(daemon)))
 	if err != nil {
 		return err.Error()
 	}
-	return string(text[max(0, len(text)-4000):])
+	return text
 }
+
+// Log returns the whole log of a daemon, also of former boots, or why it cannot be read. The machine must have no guest.
+func (m *Machine) Log(daemon string) string {
+	text, err := os.ReadFile(filepath.Join(keptPath(m.options.Disk, logDir), logFile(daemon)))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// logFile returns the name of the file with the log of a daemon.
+func logFile(daemon string) string { return daemon + ".log" }

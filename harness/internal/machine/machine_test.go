@@ -17,12 +17,22 @@ import (
 // TestMain runs the parts of machines, and the tests in namespaces of their own, with which mounts end.
 func TestMain(m *testing.M) {
 	RunChild(Child(os.Args[0]))
-	harness.Main(m)
+	harness.Reexec()
+	if os.Getenv(victimEnv) != "" {
+		victim()
+	}
+	os.Exit(m.Run())
 }
 
-// TestMachine boots a machine twice and turns it off: its programs are in its cgroups and
-// namespaces, which end with it, and its disk stays. The kernel of make test-vm has cgroups of version 2 alone.
-func TestMachine(t *testing.T) {
+// options returns those of a machine in an empty folder, which must not be on an overlay.
+func options(dir string, group *Group) Options {
+	return Options{Name: "n1", Group: group, Disk: dir + "/disk", Root: dir + "/root", Log: dir + "/log",
+		Kept: []string{"/var/lib/kept"}, Settings: map[string]string{"kernel/panic": "10"}, Forward: true}
+}
+
+// needMachine skips a test where there can be no machine. It returns a folder for one.
+func needMachine(t *testing.T) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "machine") // no overlay, as the disk must not be one
 	if err != nil {
 		t.Fatal(err)
@@ -31,6 +41,13 @@ func TestMachine(t *testing.T) {
 	if err := Missing(filepath.Join(dir, "check")); err != nil {
 		t.Skip("a machine ", err)
 	}
+	return dir
+}
+
+// TestMachine boots a machine twice and turns it off: its programs are in its cgroups and
+// namespaces, which end with it, and its disk stays. The kernel of make test-vm has cgroups of version 2 alone.
+func TestMachine(t *testing.T) {
+	dir := needMachine(t)
 	if _, err := exec.LookPath("pgrep"); err != nil {
 		t.Skip("pgrep is missing: as root: apt-get install procps")
 	}
@@ -38,8 +55,7 @@ func TestMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Name: "n1", Group: group, Disk: dir + "/disk", Root: dir + "/root", Log: dir + "/log",
-		Kept: []string{"/var/lib/kept"}, Settings: map[string]string{"kernel/panic": "10"}, Forward: true}
+	o := options(dir, group)
 	for boot, want := range []string{"", "kept"} {
 		m, err := Boot(t.Context(), o)
 		if err != nil {
