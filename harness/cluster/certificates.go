@@ -21,6 +21,9 @@ const (
 	certificateKey  = "tls.key"
 )
 
+// spares is how many nodes may be added to a running cluster. The API server reads tokens only when it starts.
+const spares = 1
+
 // certificate is one of the API server's, by an authority of its own.
 type certificate struct{ chain, key []byte }
 
@@ -103,8 +106,9 @@ func (c *Cluster) writeFiles(context.Context) error {
 		return err
 	}
 	users := map[string]string{"admin": "admin,admin,system:masters", "kube-proxy": "system:kube-proxy,kube-proxy"}
-	for _, n := range c.Nodes {
-		users[n.Name] = "system:node:" + n.Name + "," + n.Name + ",system:nodes"
+	for i := range c.options.Nodes + spares {
+		name := nodeName(i + 1)
+		users[name] = "system:node:" + name + "," + name + ",system:nodes"
 	}
 	c.tokens = map[string]string{}
 	var tokens strings.Builder

@@ -149,12 +149,8 @@ func (c *Cluster) prepare(context.Context) (err error) {
 		}
 	}
 	for i := range c.options.Nodes {
-		name := fmt.Sprintf("n%d", i+1)
-		n := &Node{Name: name, Addr: underlayHost(i + 1).Addr(), cluster: c, number: i + 1,
-			Emulated: i >= c.options.Nodes-c.options.Emulated}
-		if c.options.DualStack {
-			n.Addr6 = underlayHost6(i + 1).Addr()
-		}
+		n := c.newNode(i + 1)
+		n.Emulated = i >= c.options.Nodes-c.options.Emulated
 		c.Nodes = append(c.Nodes, n)
 	}
 	c.group, err = machine.NewGroup("flannel-cluster")
@@ -162,6 +158,18 @@ func (c *Cluster) prepare(context.Context) (err error) {
 		return err
 	}
 	return c.makeUnderlay()
+}
+
+// nodeName returns the name of a node. They count from 1.
+func nodeName(number int) string { return fmt.Sprintf("n%d", number) }
+
+// newNode returns a node that is off.
+func (c *Cluster) newNode(number int) *Node {
+	n := &Node{Name: nodeName(number), Addr: underlayHost(number).Addr(), cluster: c, number: number}
+	if c.options.DualStack {
+		n.Addr6 = underlayHost6(number).Addr()
+	}
+	return n
 }
 
 // makeUnderlay makes the nodes' Ethernet. The test is a host on it, too.
@@ -263,6 +271,31 @@ func (n *Node) Install(ctx context.Context) error {
 		return err
 	}
 	return n.cluster.joinNode(ctx, n)
+}
+
+// AddNode boots one more machine, which joins the cluster under a name of its own. It returns when the node's
+// kube-proxy knows its services. There can be [spares] such nodes.
+func (c *Cluster) AddNode(ctx context.Context) (*Node, error) {
+	n := c.newNode(len(c.Nodes) + 1)
+	if c.tokens[n.Name] == "" {
+		return nil, fmt.Errorf("add %s: the API server has no token for it", n.Name)
+	}
+	c.Nodes = append(c.Nodes, n)
+	if err := n.Install(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("add %s: %w", n.Name, err), c.ForgetNode())
+	}
+	return n, nil
+}
+
+// ForgetNode turns the last node off and forgets it and its disk. Its object stays.
+func (c *Cluster) ForgetNode() error {
+	last := len(c.Nodes) - 1
+	n := c.Nodes[last]
+	if err := n.PowerOff(); err != nil {
+		return err
+	}
+	c.Nodes = c.Nodes[:last]
+	return os.RemoveAll(n.disk())
 }
 
 // RestartKubelet kills kubelet and starts it again.

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flanneld/flannel/harness/cluster"
@@ -23,6 +24,37 @@ var _ = Describe("a node", func() {
 		awaitNode(ctx, n)
 		expectNoLoss()
 	}, limit, anyKernel)
+
+	It("may join under a name of its own: no packet between the others' pods is lost, and all reach its pods",
+		func(ctx context.Context) {
+			former, pods := kube.Nodes, echoPods(ctx)
+			var stops []func() pings
+			for i, pod := range pods {
+				stops = append(stops, ping(ctx, pod, pods[(i+1)%len(pods)].Status.PodIP))
+			}
+			n, err := kube.AddNode(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func(ctx context.Context) {
+				subnet := leaseOf(ctx, n.Name).Spec.PodCIDR
+				remove(ctx, n)
+				Expect(kube.ForgetNode()).To(Succeed())
+				awaitPeers(ctx, former, subnet, false)
+				Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+			})
+			awaitNode(ctx, n)
+			awaitPeers(ctx, former, leaseOf(ctx, n.Name).Spec.PodCIDR, true)
+			added := echoPods(ctx)[len(pods)]
+			for _, pod := range pods {
+				for _, pair := range [][2]corev1.Pod{{pod, added}, {added, pod}} {
+					name, err := hostname(ctx, pair[0], pair[1].Status.PodIP+":8080")
+					Expect(err).NotTo(HaveOccurred())
+					Expect(name).To(Equal(pair[1].Name))
+				}
+			}
+			for _, stop := range stops {
+				Expect(stop().lost()).To(BeEmpty())
+			}
+		}, limit)
 
 	It("waits for a pod CIDR when their range is exhausted", func(ctx context.Context) {
 		n := kube.Nodes[2]

@@ -53,10 +53,12 @@ var _ = Describe("the manifest", func() {
 		}
 	}, limit)
 
-	It("relabels a namespace that was restricted, so that its pods start", func(ctx context.Context) {
-		kubectl(ctx, "label", "namespace", "kube-flannel", securityLevel+"=restricted", "--overwrite")
-		kubectl(ctx, "apply", "-f", manifest())
-		kubectl(ctx, "-n", "kube-flannel", "rollout", "restart", "daemonset/kube-flannel-ds")
-		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+	It("relabels a namespace that had a stricter level, so that its pods start", func(ctx context.Context) {
+		for _, level := range []string{"restricted", "baseline"} {
+			kubectl(ctx, "label", "namespace", "kube-flannel", securityLevel+"="+level, "--overwrite")
+			kubectl(ctx, "apply", "-f", manifest())
+			kubectl(ctx, "-n", "kube-flannel", "rollout", "restart", "daemonset/kube-flannel-ds")
+			Expect(kube.AwaitFlannel(ctx)).To(Succeed(), level)
+		}
 	}, limit)
 })
