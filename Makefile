@@ -144,6 +144,13 @@ bin/flannel.deb: bin/nfpm
 bin/nfpm: tools/packages/go.mod
 	@cd tools/packages && $(STATIC) -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 
+# The programs as built here, and the tools as deploy/Dockerfile copies them, but from this machine.
+.PHONY: sbom
+sbom: build ## bin/flannel.cdx.json, the modules and Debian packages that the image is made of, as CycloneDX
+	@image=$$(mktemp -d); trap 'rm -rf "$$image"' EXIT; deploy/firewall-tools "$$image"; \
+	mkdir -p "$$image/opt/bin"; cp bin/flanneld bin/flannel-cni "$$image/opt/bin"; \
+	(cd tools/deploy && $(GO) run ./sbom "$$image") > bin/flannel.cdx.json
+
 .PHONY: man
 man: build ## manual pages of flannelctl in bin/man: man -l bin/man/flannelctl-trace.8
 	@rm -rf bin/man && bin/flannelctl man bin/man
