@@ -48,7 +48,11 @@ func (p ikePart) needed() bool {
 }
 
 // watches returns false if no IKE daemon is desired and none is left to end.
-func (p ikePart) watches() bool { return p.needed() || !p.lane().clean }
+func (p ikePart) watches() bool { return p.needed() || !p.lane().clean || p.remains() }
+
+// remains reports whether the last look found an IKE daemon. Its end may have been withheld, since the
+// desired state was not rendered from the newest records.
+func (p ikePart) remains() bool { return p.n.ike.have != nil && len(p.n.ike.have.IKE) > 0 }
 
 // follow waits for the first rendering of the host. A daemon begins without an IKE
 // daemon, so there is none to end before a config has asked for one.
@@ -139,7 +143,7 @@ func (ikePart) describe(plan []dataplane.Op) string {
 
 func (p ikePart) settled() string {
 	have := p.n.ike.have
-	if !p.needed() {
+	if !p.needed() && !p.remains() {
 		p.n.ike = ikeState{aim: p.n.ike.aim}
 	}
 	return fmt.Sprintf("the IKE daemon is as desired: %d connections, %d tunnels", have.Conns.Len(), have.Tunnels.Len())

@@ -339,6 +339,22 @@ func TestIKEDaemonEnds(t *testing.T) {
 	}
 }
 
+// Records that are not rendered yet withhold the end of an IKE daemon that is no longer desired. It ends
+// after the rendering.
+func TestWithheldEndOfTheIKEDaemon(t *testing.T) {
+	w := tunnelled(t)
+	rendered := w.n.host.want.snap
+	w.n.host.want.snap = nil
+	w.desireIKE("")
+	w.wantIKE(twoEnds, conn4, conn5)
+	w.n.host.want.snap = rendered
+	w.pass(time.Minute)
+	w.wantIKE("")
+	if w.status().Lanes[IKELane].Watched {
+		t.Error("the node still looks for an IKE daemon")
+	}
+}
+
 // An orderly stop ends the IKE daemon, which takes its keys along.
 func TestStopEndsTheIKEDaemon(t *testing.T) {
 	w := tunnelled(t)
