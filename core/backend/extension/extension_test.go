@@ -56,6 +56,8 @@ func FuzzRecordsAreOnlyData(f *testing.F) {
 		`"BackendData":"$(x)"}`)
 	f.Add(`{"PublicIP":"192.168.64.4","BackendType":"extension","BackendData":"'; reboot\n"}`)
 	f.Add(`{"PublicIP":"192.168.64.4","BackendType":"extension","BackendData":{"a":1}}`)
+	f.Add(`{"PublicIP":"192.168.64.4","BackendType":"extension","BackendData":"` +
+		strings.Repeat(`$(touch pwned)\n'; reboot\u0000 `, 1<<20/29) + `"}`)
 	b, network, err := open(f, `{"Network":"10.5.0.0/16","Backend":{"Type":"extension","SubnetAddCommand":"add"}}`)
 	if err != nil {
 		f.Fatal(err)

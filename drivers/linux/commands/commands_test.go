@@ -147,11 +147,26 @@ func TestTimeLimitKillsTheChildren(t *testing.T) {
 	}
 }
 
+// large returns 1 MB of hostile data in which no two places look alike, without a space at either end.
+func large() string {
+	var b strings.Builder
+	for i := 0; b.Len() < 1<<20; i++ {
+		fmt.Fprintf(&b, "%d$(touch pwned)`x`'\"\\\x00\n", i)
+	}
+	return b.String()[:1<<20-1] + "."
+}
+
 // Data that is larger than a pipe holds blocks neither side.
 func TestLargeDataPasses(t *testing.T) {
 	d := open(t, "")
-	if err := apply(t, d, dataplane.Create, peer("cat", strings.Repeat("x", 1<<20))); err != nil {
+	data := large()
+	if err := apply(t, d, dataplane.Create, peer("cat", data)); err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range d.record.State().Commands.All {
+		if c.Output != data || c.Input != data {
+			t.Errorf("%d bytes became %d, printed %d: not the same", len(data), len(c.Input), len(c.Output))
+		}
 	}
 	if err := apply(t, d, dataplane.Replace, peer("true", strings.Repeat("y", 1<<20))); err != nil {
 		t.Fatal(err)
@@ -163,6 +178,7 @@ func FuzzDataIsOnlyData(f *testing.F) {
 	for _, data := range []string{"", "$(touch pwned)", "`x`", "a\nb", "'; exit 1; '", "\"\\\x00\xff", "-n", "$SUBNET"} {
 		f.Add(data)
 	}
+	f.Add(large())
 	f.Fuzz(func(t *testing.T, data string) {
 		path := filepath.Join(t.TempDir(), "commands")
 		d := open(t, path)
@@ -172,7 +188,7 @@ func FuzzDataIsOnlyData(f *testing.F) {
 		for _, r := range []*Driver{d, open(t, path)} {
 			for _, c := range r.record.State().Commands.All {
 				if c.Output != strings.TrimSpace(data) || c.Input != data+"\n" {
-					t.Errorf("%q became %q, printed %q", data, c.Input, c.Output)
+					t.Errorf("%.99q became %.99q, printed %.99q", data, c.Input, c.Output)
 				}
 			}
 		}
