@@ -73,8 +73,8 @@ func (d *derivation) offersAnother(r lease.Lease) bool {
 	if otherPort && (!r.Attrs.Ways.IsEmpty() || d.host.Changed) {
 		return true // without ways, it may be of a node that has not followed
 	}
-	if d.net.backend == "wireguard" && d.offersOtherDevices(r) {
-		return true
+	if d.net.backend == "wireguard" && d.offersOtherDevices(r) && (!r.Attrs.Ways.IsEmpty() || d.host.Changed) {
+		return true // without ways, it may be of upstream, which names two ports in every mode
 	}
 	var data struct{ VNI uint32 }
 	for _, f := range cidr.Families {
