@@ -10,8 +10,9 @@ import (
 	"github.com/flanneld/flannel/harness/cluster"
 )
 
-// stale is what upstream leaves on a node with iptables: the chains of v0.20.0, to which the first rules of the shared
-// chains jump, and the rules of v0.16 to v0.19, which are in the shared chains. OWN stands for the node's subnet.
+// stale has the rules that upstream leaves on a node with iptables: the chains of v0.20.0, to which the first rules
+// of the shared chains jump, and the rules of v0.16 to v0.19, which are in the shared chains. OWN stands for the
+// node's subnet.
 const stale = `*nat
 :FLANNEL-POSTRTG - [0:0]
 -I POSTROUTING 1 -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG
@@ -34,19 +35,20 @@ COMMIT
 COMMIT
 `
 
-var _ = DescribeTable("on a node with upstream's former rules and the policy DROP, a new daemon removes the rules, and no packet is lost",
+var _ = DescribeTable("a new daemon beside upstream's former rules and the policy DROP removes them and loses nothing",
 	func(ctx context.Context, tool string, inUse bool) {
 		n := kube.Nodes[1]
 		expectNoLoss := traffic(ctx)
 		subnet := leaseOf(ctx, n.Name).Spec.PodCIDR
-		_, err := n.Run(ctx, "sh", "-ec", tool+"-restore --noflush <<'END'\n"+strings.ReplaceAll(stale, "OWN", subnet)+"END\n")
+		rules := strings.ReplaceAll(stale, "OWN", subnet)
+		_, err := n.Run(ctx, "sh", "-ec", tool+"-restore --noflush <<'END'\n"+rules+"END\n")
 		Expect(err).NotTo(HaveOccurred())
 		setForwardPolicy(ctx, n, tool, "DROP")
 		DeferCleanup(func(ctx context.Context) { setForwardPolicy(ctx, n, tool, "ACCEPT") })
 		kubectl(ctx, "-n", "kube-flannel", "delete", flannelPod(ctx, n))
 		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 
-		rules := rulesOf(ctx, n, tool)
+		rules = rulesOf(ctx, n, tool)
 		Expect(rules).To(ContainSubstring(":FORWARD DROP"))
 		accept := `-A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD`
 		masquerade := `-A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG`

@@ -93,7 +93,8 @@ func TestKilledMachineLeavesNothing(t *testing.T) {
 	mounts := ownMounts(t)
 	cmd := exec.Command("/proc/self/exe")
 	// The victim begins as any program does, before it enters namespaces.
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "FLANNEL_LAB_STAGE=") }),
+	cmd.Env = append(slices.DeleteFunc(os.Environ(),
+		func(s string) bool { return strings.HasPrefix(s, "FLANNEL_LAB_STAGE=") }),
 		victimEnv+"=1", "TMPDIR="+t.TempDir())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -152,8 +153,9 @@ func TestMachineChangesNoSettingOutside(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = group.Close() })
 	o := options(dir, group)
-	o.Settings = map[string]string{"kernel/panic": "10", "kernel/panic_on_oops": "1", "kernel/keys/root_maxkeys": "1000000",
-		"kernel/keys/root_maxbytes": "25000000", "vm/overcommit_memory": "1", "vm/panic_on_oom": "0"}
+	o.Settings = map[string]string{"kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0"}
 	m, err := Boot(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

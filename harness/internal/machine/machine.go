@@ -202,7 +202,8 @@ func (m *Machine) LogTail(daemon string) string {
 	return text
 }
 
-// Log returns the whole log of a daemon, also of former boots, or why it cannot be read. The machine must have no guest.
+// Log returns the whole log of a daemon, also of former boots, or why it cannot be read. The machine must have
+// no guest.
 func (m *Machine) Log(daemon string) string {
 	text, err := os.ReadFile(filepath.Join(keptPath(m.options.Disk, logDir), logFile(daemon)))
 	if err != nil {

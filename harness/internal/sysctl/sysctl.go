@@ -13,11 +13,12 @@ import (
 
 const root = "/proc/sys"
 
-// moving are values that the kernel changes by itself: counts, random numbers, and a limit that it lowers on a busy
-// machine. A name that ends in a slash stands for a folder.
+// moving are values that the kernel changes by itself: counts, random numbers, lists of loaded modules, and a limit
+// that it lowers on a busy machine. A name that ends in a slash stands for a folder.
 var moving = []string{
 	"fs/aio-nr", "fs/binfmt_misc/", "fs/dentry-state", "fs/file-nr", "fs/inode-nr", "fs/inode-state", "fs/quota/",
 	"kernel/cad_pid", "kernel/ns_last_pid", "kernel/perf_event_max_sample_rate", "kernel/pty/nr", "kernel/random/",
+	"kernel/tainted", "net/ipv4/tcp_available_congestion_control", "net/ipv4/tcp_available_ulp",
 	"net/netfilter/nf_conntrack_count", "vm/stat_refresh",
 }
 
@@ -54,16 +55,16 @@ func Read() (map[string]string, error) {
 	return all, nil
 }
 
-// Changes returns a line for each setting that is another one, is there no more, or is new.
+// Changes returns a line for each setting that has another value, or is gone. New ones come with modules and devices.
 func Changes(before, after map[string]string) []string {
-	names := maps.Clone(before)
-	maps.Copy(names, after)
 	var changes []string
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		was, had := before[name]
-		is, has := after[name]
-		if had != has || was != is {
-			changes = append(changes, fmt.Sprintf("%s: %q, there: %t; before: %q, there: %t", name, is, has, was, had))
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		is, there := after[name]
+		switch {
+		case !there:
+			changes = append(changes, fmt.Sprintf("%s is gone; it was %q", name, before[name]))
+		case is != before[name]:
+			changes = append(changes, fmt.Sprintf("%s is %q; it was %q", name, is, before[name]))
 		}
 	}
 	return changes

@@ -23,9 +23,8 @@ func TestReadHasTheSettingsOfHostAndNetwork(t *testing.T) {
 func TestChanges(t *testing.T) {
 	got := Changes(map[string]string{"a": "1", "b": "1", "c": "1"}, map[string]string{"a": "1", "b": "2", "d": ""})
 	want := []string{
-		`b: "2", there: true; before: "1", there: true`,
-		`c: "", there: false; before: "1", there: true`,
-		`d: "", there: true; before: "", there: false`,
+		`b is "2"; it was "1"`,
+		`c is gone; it was "1"`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
