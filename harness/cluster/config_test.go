@@ -19,8 +19,8 @@ func TestManifestNamesOurImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "image: "+flannelImage+"\n") {
-		t.Errorf("deploy/kube-flannel.yml does not use %s", flannelImage)
+	if !strings.Contains(string(text), "image: "+FlannelImage+"\n") {
+		t.Errorf("deploy/kube-flannel.yml does not use %s", FlannelImage)
 	}
 	if !strings.Contains(string(text), `"Network": "`+podCIDRs[0]+`"`) {
 		t.Errorf("deploy/kube-flannel.yml has another network than %s", podCIDRs[0])

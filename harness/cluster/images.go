@@ -16,7 +16,7 @@ import (
 // The names that the manifests and Kubernetes' specs use.
 const (
 	pauseImage    = "registry.k8s.io/pause:3.10.1"
-	flannelImage  = "ghcr.io/flanneld/flannel:v0.1.0"
+	FlannelImage  = "ghcr.io/flanneld/flannel:v0.1.0"
 	corednsImage  = "registry.k8s.io/coredns/coredns:v1.12.4"
 	AgnhostImage  = "registry.k8s.io/e2e-test-images/agnhost:2.56"
 	netpolImage   = "registry.k8s.io/networking/kube-network-policies:v0.8.0"
@@ -88,7 +88,7 @@ func (c *Cluster) writeFlannelImage(ctx context.Context, programs, archive strin
 			return err
 		}
 	}
-	flannel := machine.Image{Root: root, Names: []string{flannelImage}, Entrypoint: []string{"/opt/bin/flanneld"},
+	flannel := machine.Image{Root: root, Names: []string{FlannelImage}, Entrypoint: []string{"/opt/bin/flanneld"},
 		Path: "/opt/bin:/usr/sbin", Owner: flannelOwner}
 	return flannel.Archive(c.path("files", archive))
 }

@@ -156,3 +156,6 @@ func (n *Node) PowerOff() error {
 
 // LogTail returns the end of the log of one of the node's daemons.
 func (n *Node) LogTail(daemon string) string { return n.machine.LogTail(daemon) }
+
+// Log returns the whole log of one of the node's daemons, also from former boots. The node must not be emulated.
+func (n *Node) Log(daemon string) string { return n.machine.Log(daemon) }

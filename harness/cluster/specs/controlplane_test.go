@@ -3,10 +3,12 @@ package specs_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/flanneld/flannel/harness/cluster"
 )
@@ -28,19 +30,26 @@ var _ = Describe("the API server", func() {
 	It("may be away while a node boots: the others are not disturbed, and the node gets its subnet and its pods again",
 		func(ctx context.Context) {
 			n := kube.Nodes[2]
-			before := leaseOf(ctx, n.Name)
+			before, network := leaseOf(ctx, n.Name), networkText(ctx)
+			others := echoPods(ctx)[:2]
 			expectNoLoss := traffic(ctx)
 			Expect(kube.StopAPIServer(ctx)).To(Succeed())
 			Expect(n.PowerOff()).To(Succeed())
+			former := n.Log("kubelet") // which is on the disk, and ends with refused connections, too
 			booted := make(chan error, 1)
 			go func() { booted <- n.PowerOn(ctx) }() // it returns when kube-proxy knows its services
-			Eventually(func() string { return n.LogTail("kubelet") }).WithContext(ctx).
-				Should(ContainSubstring("connection refused"))
+			Eventually(func() string { return strings.TrimPrefix(n.Log("kubelet"), former) }).WithContext(ctx).
+				Should(SatisfyAll(ContainSubstring("Starting kubelet main sync loop"), ContainSubstring("connection refused")))
+			expectNoDataPlane(ctx, n)
+			stop := startFlannel(ctx, n, network)
+			expectStaleDataPlane(ctx, n, others)
+			stop()
 			Expect(kube.StartAPIServer(ctx)).To(Succeed())
 			Eventually(ctx, booted).Should(Receive(Succeed()))
 			awaitPod(ctx, n)
 			Expect(leaseOf(ctx, n.Name).Spec.PodCIDR).To(Equal(before.Spec.PodCIDR))
 			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+			expectFollowing(ctx)
 			expectNoLoss()
 		}, limit)
 
@@ -82,6 +91,56 @@ var _ = Describe("the API server", func() {
 		expectNoLoss()
 	}, SpecTimeout(12*time.Minute))
 })
+
+// expectNoDataPlane checks that a node that has just booted has nothing of flannel: kubelet knows no pods yet.
+func expectNoDataPlane(ctx context.Context, n *cluster.Node) {
+	GinkgoHelper()
+	out, err := n.Run(ctx, "sh", "-c", "pgrep -x flanneld; ls /sys/class/net /run/flannel 2>/dev/null; true")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(out).To(ContainSubstring("eth0"))
+	Expect(out).NotTo(ContainSubstring("flannel"))
+	Expect(out).NotTo(MatchRegexp(`(?m)^\d+$`), "a process")
+}
+
+// startFlannel runs the daemon of flannel's image as a plain process of a node, as a host's own service would, until
+// the returned function is called. Its state file is that of the node's pods.
+func startFlannel(ctx context.Context, n *cluster.Node, network string) (stop func()) {
+	GinkgoHelper()
+	_, err := n.Run(ctx, "sh", "-ec", `mkdir /run/image
+		ctr -n k8s.io images mount `+cluster.FlannelImage+` /run/image
+		cat > /run/net-conf.json <<'END'
+`+network+`
+END
+		NODE_NAME=`+n.Name+` /run/image/opt/bin/flanneld --kube-subnet-mgr \
+			--kubeconfig-file=/opt/cluster/files/admin.conf --net-config-path=/run/net-conf.json \
+			--ip-masq --iface-from-node --healthz-port=8081 \
+			> /run/flanneld.log 2>&1 &`)
+	Expect(err).NotTo(HaveOccurred())
+	return func() {
+		GinkgoHelper()
+		_, err := n.Run(ctx, "sh", "-ec", "kill $(pgrep -x flanneld)\n"+
+			"while pgrep -x flanneld >/dev/null; do sleep 0.1; done\n"+
+			"ctr -n k8s.io images unmount --rm /run/image; rmdir /run/image")
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// expectStaleDataPlane waits until a node whose daemon has no API server reaches the pods of the others.
+func expectStaleDataPlane(ctx context.Context, n *cluster.Node, pods []corev1.Pod) {
+	GinkgoHelper()
+	for _, pod := range pods {
+		Eventually(func() error {
+			_, err := n.Run(ctx, "/opt/cluster/programs/debian/bin/busybox", "ping", "-c1", "-W1", pod.Status.PodIP)
+			return err
+		}).WithContext(ctx).Should(Succeed(), func() string {
+			log, err := n.Run(ctx, "cat", "/run/flanneld.log")
+			return fmt.Sprint(log, err)
+		})
+	}
+	out, err := n.Run(ctx, "sh", "-c", "/run/image/opt/bin/flannelctl status; true")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(out).To(ContainSubstring("working from saved leases"))
+}
 
 // tokenOf returns the token that the daemon of a node reads.
 func tokenOf(ctx context.Context, n *cluster.Node) string {
