@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flanneld/flannel/harness/cluster"
+	"github.com/flanneld/flannel/harness/internal/sysctl"
 	"github.com/flanneld/flannel/internal/suite"
 )
 
@@ -73,7 +74,13 @@ func awaitEcho(ctx context.Context) {
 var kube *cluster.Cluster
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	var err error
+	settings, err := sysctl.Read()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		now, err := sysctl.Read()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(sysctl.Changes(settings, now)).To(BeEmpty(), "settings of the host")
+	})
 	machines := 0
 	if emulated() {
 		machines = 2
