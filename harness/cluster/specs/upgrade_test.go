@@ -17,7 +17,7 @@ const wireguardEnv = "FLANNEL_LAB_CLUSTER_WIREGUARD"
 var _ = Describe("an upgrade", func() {
 	It("to upstream and from it keeps each pod's address, and no packet is lost", func(ctx context.Context) {
 		if backend := backendType(ctx); backend != "vxlan" || dualStack() {
-			Skip("the stand-in for upstream is made for vxlan and IPv4, not " + backend)
+			Skip("the routes that this spec expects are those of vxlan and IPv4, not of " + backend)
 		}
 		pods, before := echoPods(ctx), identity(ctx)
 		expectNoLoss := traffic(ctx)
