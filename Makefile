@@ -274,6 +274,7 @@ test-cluster: export FLANNEL_LAB_CLUSTER_MODE = $(MODE)
 test-cluster: export FLANNEL_LAB_CLUSTER_FAMILY = $(FAMILY)
 test-cluster: export FLANNEL_LAB_CLUSTER_NETPOL = $(NETPOL)
 test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
+test-cluster: export FLANNEL_LAB_CLUSTER_SET = $(CLUSTER_SET)
 test-cluster: export FLANNEL_LAB_CLUSTER_GUEST = $(if $(EMULATED),$(CURDIR)/bin/vm)
 test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
 test-cluster: cluster-programs plugins $(WRONG_CLOCKS) bin/testsum $(if $(EMULATED),bin/vm) bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)

@@ -85,6 +85,20 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
+// Helm runs helm as an administrator and returns its output. It keeps its caches among the cluster's files.
+func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.options.Programs, "bin/helm"),
+		append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
+	for _, kind := range []string{"CACHE", "CONFIG", "DATA"} {
+		cmd.Env = append(cmd.Env, "HELM_"+kind+"_HOME="+c.path("helm", kind))
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("helm %q: %w: %s", args, err, out)
+	}
+	return string(out), nil
+}
+
 // applyManifests applies the manifests as the docs tell operators to do.
 func (c *Cluster) applyManifests(ctx context.Context) error {
 	flannel, err := os.ReadFile(c.options.Manifest)
