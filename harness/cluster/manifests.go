@@ -89,9 +89,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.options.Programs, "bin/helm"),
 		append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
-	for _, kind := range []string{"CACHE", "CONFIG", "DATA"} {
-		cmd.Env = append(cmd.Env, "HELM_"+kind+"_HOME="+c.path("helm", kind))
-	}
+	cmd.Env = []string{"HOME=" + c.path("helm")}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("helm %q: %w: %s", args, err, out)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -124,13 +125,24 @@ func writeNetwork(ctx context.Context, text string) {
 	kubectl(ctx, "-n", "kube-flannel", "patch", "configmap", "kube-flannel-cfg", "-p", string(patch))
 }
 
-// daemonCPU returns the CPU time that a node's daemon and the programs that it ran have used, in ms.
-func daemonCPU(ctx context.Context, n *cluster.Node) int {
+// daemonCPU returns the CPU time that a node's daemon and the programs that it ran have used, to 10 ms.
+func daemonCPU(ctx context.Context, n *cluster.Node) time.Duration {
 	GinkgoHelper()
 	out, err := n.Run(ctx, "sh", "-c", "cut -d' ' -f14-17 /proc/$(pgrep -o -x flanneld)/stat")
 	Expect(err).NotTo(HaveOccurred())
-	var own, system, programs, programsSystem int
+	var own, system, programs, programsSystem time.Duration
 	_, err = fmt.Sscan(out, &own, &system, &programs, &programsSystem)
 	Expect(err).NotTo(HaveOccurred())
-	return (own + system + programs + programsSystem) * 10 // hundredths of a second, on each kernel that Go supports
+	const tick = 10 * time.Millisecond // on each kernel that Go supports
+	return (own + system + programs + programsSystem) * tick
+}
+
+// daemonsCPU returns that of all nodes.
+func daemonsCPU(ctx context.Context) []time.Duration {
+	GinkgoHelper()
+	var all []time.Duration
+	for _, n := range kube.Nodes {
+		all = append(all, daemonCPU(ctx, n))
+	}
+	return all
 }
