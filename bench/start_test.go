@@ -28,23 +28,29 @@ func BenchmarkStart(b *testing.B) {
 		peers, objects := c.peers, fmt.Sprintf("--next-hop-objects=%d", c.objectsFrom)
 		b.Run(fmt.Sprintf("peers=%d/objects=%t", peers, c.objectsFrom > 0), func(b *testing.B) {
 			ctx, lab := newLab(b, 1, peers)
-			n := lab.Nodes[0]
-			var cpu time.Duration
-			var memory int64
-			logged := len(n.Log())
-			for b.Loop() {
-				start(ctx, b, n, peers, objects)
-				b.StopTimer()
-				cpu += cpuTime(b, n.PID())
-				memory = max(memory, peakMemory(b, n.PID()))
-				forget(ctx, b, lab, n)
-				b.StartTimer()
-			}
-			b.ReportMetric(milliseconds(cpu)/float64(b.N), "cpu-ms/op")
-			b.ReportMetric(megabytes(memory), "peak-MB")
-			b.ReportMetric(float64(len(n.Log())-logged)/float64(b.N), "log-B/op")
+			measureStart(ctx, b, lab, func() { start(ctx, b, lab.Nodes[0], peers, objects) })
 		})
 	}
+}
+
+// measureStart measures the start of a daemon on the only node of a lab, from nothing, and its log.
+func measureStart(ctx context.Context, b *testing.B, lab *harness.Lab, start func()) {
+	b.Helper()
+	n := lab.Nodes[0]
+	var cpu time.Duration
+	var memory int64
+	logged := len(n.Log())
+	for b.Loop() {
+		start()
+		b.StopTimer()
+		cpu += cpuTime(b, n.PID())
+		memory = max(memory, peakMemory(b, n.PID()))
+		forget(ctx, b, lab, n)
+		b.StartTimer()
+	}
+	b.ReportMetric(milliseconds(cpu)/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(megabytes(memory), "peak-MB")
+	b.ReportMetric(float64(len(n.Log())-logged)/float64(b.N), "log-B/op")
 }
 
 // BenchmarkStartUpstream measures upstream's own daemon beside it, until the kernel has a route to every peer, which
@@ -58,27 +64,16 @@ func BenchmarkStartUpstream(b *testing.B) {
 		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) {
 			ctx, lab := newLab(b, 1, peers)
 			n, last := lab.Nodes[0], lastPeer(peers)
-			var cpu time.Duration
-			var memory int64
-			logged := len(n.Log())
-			for b.Loop() {
+			measureStart(ctx, b, lab, func() {
 				if err := n.StartUpstream(ctx, program); err != nil {
 					b.Fatal(err)
 				}
 				until(ctx, b, "the route to the last peer", func() bool { return hasRoute(b, n, last) })
-				b.StopTimer()
 				state, err := n.State(ctx, extent)
 				if err != nil || state.Routes.Len() < peers {
 					b.Fatalf("%d routes of %d peers: %v", state.Routes.Len(), peers, err)
 				}
-				cpu += cpuTime(b, n.PID())
-				memory = max(memory, peakMemory(b, n.PID()))
-				forget(ctx, b, lab, n)
-				b.StartTimer()
-			}
-			b.ReportMetric(milliseconds(cpu)/float64(b.N), "cpu-ms/op")
-			b.ReportMetric(megabytes(memory), "peak-MB")
-			b.ReportMetric(float64(len(n.Log())-logged)/float64(b.N), "log-B/op")
+			})
 		})
 	}
 }

@@ -134,6 +134,30 @@ func pinging(ctx context.Context, from, to *harness.Pod) (stop func() (sent int,
 	}
 }
 
+// remember returns a check that a node's device, annotations and subnet file are still the same: the other daemon finds
+// them again, and peers depend on them.
+func (c *cluster) remember(ctx context.Context, n *harness.Node) (kept func()) {
+	GinkgoHelper()
+	device := func() (index int, mac string) {
+		GinkgoHelper()
+		link, err := n.Netlink().LinkByName("flannel.1")
+		Expect(err).NotTo(HaveOccurred())
+		return link.Attrs().Index, link.Attrs().HardwareAddr.String()
+	}
+	index, mac := device()
+	published := c.node(ctx, n.Name).Annotations
+	file, err := os.ReadFile(n.SubnetFile())
+	Expect(err).NotTo(HaveOccurred())
+	return func() {
+		GinkgoHelper()
+		nowIndex, nowMAC := device()
+		Expect(nowIndex).To(Equal(index), "the device was never made anew")
+		Expect(nowMAC).To(Equal(mac))
+		Expect(c.node(ctx, n.Name).Annotations).To(Equal(published))
+		Expect(os.ReadFile(n.SubnetFile())).To(Equal(file))
+	}
+}
+
 var _ = Describe("A node that upstream has set up", func() {
 	DescribeTable("is taken over without a lost packet, and given back",
 		func(ctx context.Context, netconf, firewall string) {
@@ -144,7 +168,6 @@ var _ = Describe("A node that upstream has set up", func() {
 				annotations + "kube-subnet-manager": "true", annotations + "backend-type": "vxlan",
 				annotations + "public-ip":    "192.168.64.1",
 				annotations + "backend-data": `{"VNI":1,"VtepMAC":"` + keptMAC + `"}`}}})
-			published := c.node(ctx, "n1").Annotations
 			Expect(n2.Start()).To(Succeed())
 			Expect(n2.WaitReady(ctx)).To(Succeed())
 			var n2Data struct{ VtepMAC string }
@@ -158,18 +181,8 @@ var _ = Describe("A node that upstream has set up", func() {
 				Expect(err).NotTo(HaveOccurred())
 			}
 			c.pingAll(ctx)
-			before, err := n1.Netlink().LinkByName("flannel.1")
-			Expect(err).NotTo(HaveOccurred())
+			kept := c.remember(ctx, n1)
 
-			kept := func() { // upstream finds it again, and peers depend on it
-				GinkgoHelper()
-				after, err := n1.Netlink().LinkByName("flannel.1")
-				Expect(err).NotTo(HaveOccurred())
-				Expect(after.Attrs().Index).To(Equal(before.Attrs().Index), "the device was never made anew")
-				Expect(after.Attrs().HardwareAddr.String()).To(Equal(keptMAC))
-				Expect(c.node(ctx, "n1").Annotations).To(Equal(published))
-				Expect(os.ReadFile(n1.SubnetFile())).To(BeEquivalentTo(upstreamSubnetFile))
-			}
 			stop := pinging(ctx, c.lab.Pods()[0], c.lab.Pods()[1])
 			Expect(n1.Start()).To(Succeed())
 			Expect(n1.WaitReady(ctx)).To(Succeed())
@@ -220,20 +233,7 @@ var _ = Describe("A node of upstream's own daemon", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 		c.pingAll(ctx)
-		before, err := n1.Netlink().LinkByName("flannel.1")
-		Expect(err).NotTo(HaveOccurred())
-		published := c.node(ctx, "n1").Annotations
-		file, err := os.ReadFile(n1.SubnetFile())
-		Expect(err).NotTo(HaveOccurred())
-		kept := func() {
-			GinkgoHelper()
-			after, err := n1.Netlink().LinkByName("flannel.1")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(after.Attrs().Index).To(Equal(before.Attrs().Index), "the device was never made anew")
-			Expect(after.Attrs().HardwareAddr).To(Equal(before.Attrs().HardwareAddr))
-			Expect(c.node(ctx, "n1").Annotations).To(Equal(published))
-			Expect(os.ReadFile(n1.SubnetFile())).To(Equal(file))
-		}
+		kept := c.remember(ctx, n1)
 
 		stop := pinging(ctx, c.lab.Pods()[0], c.lab.Pods()[1])
 		Expect(n1.Kill()).To(Succeed())
