@@ -72,7 +72,7 @@ var _ = Describe("many pods at once", func() {
 })
 
 var _ = Describe("the daemon", func() {
-	It("uses less than 2 ms of CPU for each device that comes and goes on a bridge", func(ctx context.Context) {
+	It("uses less than 2 % of a processor while 100 pods' devices a second come and go", func(ctx context.Context) {
 		const (
 			devices = 2400
 			makers  = 6
@@ -91,7 +91,7 @@ var _ = Describe("the daemon", func() {
 		var all sync.WaitGroup
 		errs := make([]error, makers)
 		for i := range makers {
-			all.Go(func() { errs[i] = churn(ctx, n, fmt.Sprintf("pod%d-", i), devices/makers, pace) })
+			all.Go(func() { errs[i] = churn(ctx, n, fmt.Sprintf("veth%d-", i), devices/makers, pace) })
 		}
 		all.Wait()
 		took := time.Since(began)
@@ -99,8 +99,7 @@ var _ = Describe("the daemon", func() {
 		used := daemonCPU(ctx, n) - before
 		GinkgoWriter.Printf("the daemon used %s of CPU in %s for %d devices: %.0f a second, %.2f %%\n", used,
 			took.Round(time.Millisecond), devices, devices/took.Seconds(), 100*used.Seconds()/took.Seconds())
-		// It was 0.7 to 0.9 ms here. BenchmarkPods has 0.01 ms; the reason for the difference is not known yet.
-		Expect(used).To(BeNumerically("<", devices*2*time.Millisecond))
+		Expect(used).To(BeNumerically("<", took*2/100))
 		expectNoLoss()
 	}, limit)
 
@@ -150,7 +149,8 @@ var _ = Describe("the daemon", func() {
 // podSpace is a network namespace of a node that has the other ends of such devices, as a pod's has.
 const podSpace = "churn"
 
-// churn makes devices on a node's bridge, and deletes each when eight more are there.
+// churn makes devices on a node's bridge, and deletes each when eight more are there. The daemon hears nothing of those
+// with names like those that the CNI plugin bridge gives.
 func churn(ctx context.Context, n *cluster.Node, prefix string, devices int, pace *rate.Limiter) error {
 	space, err := netns.GetFromPid(n.PID())
 	if err != nil {
