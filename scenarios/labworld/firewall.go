@@ -29,7 +29,7 @@ func daemonArgs(top lang.Topology) []string {
 	if top.NextHops > 0 {
 		args = append(args, fmt.Sprintf("--next-hop-objects=%d", top.NextHops))
 	}
-	if top.Probes > 0 {
+	if top.Probes > 0 || top.NoProbes {
 		args = append(args, "--probe-interval="+top.Probes.String())
 	}
 	return args

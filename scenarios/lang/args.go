@@ -119,9 +119,13 @@ func (a *args) fraction(key string, to *float64) {
 
 func (a *args) duration(key string, to *time.Duration) {
 	var v string
-	if !a.text(key, &v) {
-		return
+	if a.text(key, &v) {
+		a.durationOf(key, v, to)
 	}
+}
+
+// durationOf reads the text of a duration.
+func (a *args) durationOf(key, v string, to *time.Duration) {
 	d, err := time.ParseDuration(v)
 	if err != nil {
 		a.fail("%s=%s: want a duration such as 30s", key, v)

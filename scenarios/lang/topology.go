@@ -34,6 +34,7 @@ type Topology struct {
 	IPForward   bool          // --ip-forward
 	NextHops    int           // --next-hop-objects; 0: never
 	Probes      time.Duration // --probe-interval; 0: the simulator's daemons send no probes, others have their default
+	NoProbes    bool          // no daemon sends any
 	// Some faults need a datastore with users, who must authenticate, or with a
 	// proxy in front that loses messages. The simulator's datastore has both.
 	Users, Proxy bool
@@ -48,7 +49,7 @@ type Topology struct {
 //
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
 //		[noipv6=n1,n2] [nowireguard=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables]
-//		[blackhole=yes] [ipforward=yes] [probes=2s] [nexthops=1] [store=users|proxy|kube] [servers=2]
+//		[blackhole=yes] [ipforward=yes] [probes=2s|never] [nexthops=1] [store=users|proxy|kube] [servers=2]
 //		[networks=blue:vxlan,green:udp [watch=yes]]
 //
 // Its input, if there is one, is the network config's Backend object. Without input, the
@@ -63,7 +64,7 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	args.list("nowireguard", &t.NoWireGuard)
 	args.list("nat", &t.NAT)
 	args.duration("ttl", &t.TTL)
-	args.duration("probes", &t.Probes)
+	t.parseProbes(args)
 	args.text("backend", &backend)
 	args.text("network", &conf.Network)
 	args.integer("subnetlen", &conf.SubnetLen)
@@ -119,6 +120,18 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 		conf.Backend = json.RawMessage(in)
 	}
 	return t, t.setConfigs(conf, several)
+}
+
+// parseProbes reads how often the daemons probe their peers.
+func (t *Topology) parseProbes(args *args) {
+	var often string
+	switch {
+	case !args.text("probes", &often):
+	case often == "never":
+		t.NoProbes = true
+	default:
+		args.durationOf("probes", often, &t.Probes)
+	}
 }
 
 // setConfigs writes the network configs.
