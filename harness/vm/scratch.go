@@ -48,9 +48,9 @@ func (s *Scratch) Remove() error {
 	return err
 }
 
-// lock opens and locks a folder. The error is EWOULDBLOCK if another process has locked it.
+// lock opens and locks a folder, and nothing but a folder. The error is EWOULDBLOCK if another process has locked it.
 func lock(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
+	f, err := os.OpenFile(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,8 @@ func lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// Sweep removes the folders of programs that have ended. It leaves the folders of other users.
+// Sweep removes the folders of programs that have ended. It leaves the folders of other users, and those on another
+// file system: a virtual machine sees the folder of the program that runs it, and not that program's lock.
 func Sweep() error {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), scratchName+"*"))
 	if err != nil {
@@ -72,10 +73,23 @@ func Sweep() error {
 		if err != nil { // in use, of another user, or removed by another program
 			continue
 		}
+		if !isOwn(f) {
+			_ = f.Close()
+			continue
+		}
 		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrPermission) {
 			errs = append(errs, fmt.Errorf("remove the folder of a program that has ended: %w", err))
 		}
 		_ = f.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// isOwn reports whether a folder below that for temporary files is this user's, and on the same file system.
+func isOwn(dir *os.File) bool {
+	var at, parent unix.Stat_t
+	if unix.Fstat(int(dir.Fd()), &at) != nil || unix.Stat(filepath.Dir(dir.Name()), &parent) != nil {
+		return false
+	}
+	return int(at.Uid) == os.Geteuid() && at.Dev == parent.Dev
 }

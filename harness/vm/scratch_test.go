@@ -2,11 +2,14 @@ package vm_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/harness/vm"
 )
@@ -79,5 +82,35 @@ func TestNewScratch(t *testing.T) {
 	}
 	if _, err := os.Stat(s.Dir); !os.IsNotExist(err) {
 		t.Errorf("the removed folder is still there (%v)", err)
+	}
+}
+
+// TestSweepLeavesOthers checks that a sweep removes nothing that is no folder, is another user's or is on another file
+// system, as the folder of the program that runs a virtual machine is in the machine.
+func TestSweepLeavesOthers(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	pipe, file := dir+"/flannel-vm.pipe", dir+"/flannel-vm.file"
+	own := dir + "/flannel-vm.own"
+	left := []string{pipe, file}
+	err := errors.Join(unix.Mkfifo(pipe, 0o600), os.WriteFile(file, nil, 0o600), os.Mkdir(own, 0o700))
+	if os.Geteuid() == 0 {
+		another, mounted := dir+"/flannel-vm.another", dir+"/flannel-vm.mounted"
+		err = errors.Join(err, os.Mkdir(another, 0o700), os.Chown(another, 65532, 65532),
+			os.Mkdir(mounted, 0o700), unix.Mount("scratch", mounted, "tmpfs", 0, ""),
+			os.WriteFile(mounted+"/socket", nil, 0o600))
+		t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH) })
+		left = append(left, another, mounted+"/socket")
+	}
+	if err := errors.Join(err, vm.Sweep()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range left {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Lstat(own); !os.IsNotExist(err) {
+		t.Errorf("a folder that no process holds is still there (%v)", err)
 	}
 }

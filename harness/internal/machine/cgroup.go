@@ -153,7 +153,10 @@ func reapCgroups(in io.Reader, args []string) error {
 			h.giveBack(strings.Fields(args[1]))
 		}
 	}
-	return errors.Join(err, vm.Sweep())
+	if left := vm.Sweep(); left != nil {
+		fmt.Fprintln(os.Stderr, left) // it says nothing of cgroups
+	}
+	return err
 }
 
 // handedOut returns the controllers that the top of a hierarchy of version 2 hands to its children.
