@@ -27,8 +27,8 @@ const (
 type ikeState struct {
 	have     *dataplane.State
 	aim      *dataplane.State // of the last comparison
-	attempts int              // of asking for tunnels, in a row
-	at       time.Time        // of the next attempt; zero: no tunnel is missing
+	attempts int              // to get tunnels and remove former keys, in a row
+	at       time.Time        // of the next attempt; zero: there is nothing to try
 }
 
 // ikePart is the lane of the IKE daemon: the process, its keys and connections. A
@@ -80,21 +80,22 @@ func (p ikePart) tables() (want, have *dataplane.State) { return nil, p.n.ike.ha
 
 func (p ikePart) compare() ([]dataplane.Op, bool) {
 	n := p.n
-	plan := reconcile.IKE(n.ike.aim, n.ike.have, reconcile.Options{
-		Own:   reconcile.Ownership{Networks: n.host.networks},
+	opts := reconcile.Options{
+		Own:   reconcile.Ownership{Networks: n.host.networks, Addr: n.host.uplink.IP},
 		Prune: n.renderedLast(),
-	})
+	}
+	plan := reconcile.IKE(n.ike.aim, n.ike.have, opts)
 	if len(plan.Ops) > 0 {
 		return plan.Ops, true
 	}
-	return p.askAgain(), true
+	return p.tryAgain(slices.Concat(reconcile.MissingTunnels(n.ike.aim, n.ike.have),
+		reconcile.FormerKeys(n.ike.aim, n.ike.have, opts))), true
 }
 
-// askAgain returns the ops that ask for missing tunnels, if they are due.
-func (p ikePart) askAgain() []dataplane.Op {
+// tryAgain returns the ops that ask for missing tunnels and remove former keys, if they are due.
+func (p ikePart) tryAgain(ops []dataplane.Op) []dataplane.Op {
 	n, s := p.n, &p.n.ike
-	missing := reconcile.MissingTunnels(s.aim, s.have)
-	if len(missing) == 0 {
+	if len(ops) == 0 {
 		s.attempts, s.at = 0, time.Time{}
 		return nil
 	}
@@ -107,25 +108,33 @@ func (p ikePart) askAgain() []dataplane.Op {
 	if !due {
 		return nil
 	}
-	return missing
+	return ops
 }
 
-// retries reports whether a plan only asks for tunnels.
+// retries reports whether a plan only asks for tunnels, and removes keys that no packet uses.
 func (ikePart) retries(plan []dataplane.Op) bool {
 	return !slices.ContainsFunc(plan, func(op dataplane.Op) bool {
-		_, tunnel := op.Object.(dataplane.Tunnel)
-		return !tunnel || op.Verb == dataplane.Delete
+		switch op.Object.(type) {
+		case dataplane.Tunnel:
+			return op.Verb == dataplane.Delete
+		case dataplane.FormerKey:
+			return false
+		}
+		return true
 	})
 }
 
-// failed ignores two kinds of failures. The status names the peers whose tunnels are
-// missing. A daemon that does not run has no keys and connections: its own op says why.
+// failed ignores three kinds of failures. The status names the peers whose tunnels are
+// missing. A daemon that does not run has no keys and connections: its own op says why. Former keys harm nothing, and
+// expire.
 func (ikePart) failed(op dataplane.Op, err error) error {
 	switch op.Object.(type) {
 	case dataplane.Tunnel:
 		if op.Verb == dataplane.Create {
 			return nil
 		}
+	case dataplane.FormerKey:
+		return nil
 	case dataplane.SharedKey, dataplane.Conn:
 		if errors.Is(err, driver.ErrNotFound) {
 			return nil

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -276,6 +277,32 @@ func TestConnectionsStayDuringAnOutage(t *testing.T) {
 	w.run(Input{View: &lease.View{Snapshot: snap, Synced: true}})
 	w.wantIKE(oneEnd, conn4)
 	w.wantReady()
+}
+
+// A former key that the kernel does not give away, or that comes back, keeps no node from being ready: no packet uses it.
+func TestFormerKeysAreNoTrouble(t *testing.T) {
+	for name, refusal := range map[string]error{"refused": driver.ErrDenied, "comes back": nil} {
+		t.Run(name, func(t *testing.T) {
+			w := tunnelled(t)
+			own, gone := netip.MustParseAddr("192.168.64.3"), netip.MustParseAddr("192.168.64.9")
+			key := dataplane.FormerKey{From: own, To: gone}
+			w.ike.state.Put(key) // the fake keeps it, whatever it is asked
+			w.ike.refuse = func(op dataplane.Op) error {
+				if op.Object == key {
+					return refusal
+				}
+				return nil
+			}
+			for range 10 {
+				w.pass(time.Minute)
+				w.wantReady()
+			}
+			asked := func(op dataplane.Op) bool { return op.Object == key }
+			if !slices.ContainsFunc(slices.Concat(w.ike.asked()...), asked) {
+				t.Error("the node never asked for the key's removal")
+			}
+		})
+	}
 }
 
 // A tunnel that does not come is a problem of its peer: the node is ready, the status

@@ -17,6 +17,7 @@ type Ownership struct {
 	Links    map[string]bool // our devices; everything on them is ours, except as ownsAddr says
 	Networks []netip.Prefix  // the overlay's address space
 	Beside   []netip.Prefix  // that of the host's other networks, one of which may have had a link before
+	Addr     netip.Addr      // at which the host ends tunnels of IPsec
 }
 
 // Options bound what a plan may do.

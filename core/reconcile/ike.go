@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"net/netip"
 
 	"github.com/flanneld/flannel/core/dataplane"
 )
@@ -23,9 +24,19 @@ func IKE(want, have *dataplane.State, opts Options) Plan {
 		}
 	}
 	d.sharedKeys()
-	d.formerKeys()
+	if len(want.IKE) == 0 {
+		d.formerKeys() // nothing shows them any more once the daemon has ended
+	}
 	d.conns()
 	return d.plan()
+}
+
+// FormerKeys returns the ops that remove keys which no packet uses. An op that the kernel refuses, or a key that comes
+// back, harms nothing, so the plan has none.
+func FormerKeys(want, have *dataplane.State, opts Options) []dataplane.Op {
+	d := differ{want: want, have: have, opts: opts}
+	d.formerKeys()
+	return d.plan().Ops
 }
 
 func (d *differ) sharedKeys() {
@@ -38,19 +49,21 @@ func (d *differ) sharedKeys() {
 	})
 }
 
-// formerKeys deletes the keys of hosts that no wanted connection leads to, such as those of a peer that left while the
-// node was away. Packets use the others until the IKE daemon has negotiated new ones.
+// formerKeys deletes the keys between hosts that no wanted connection joins, such as those of a peer that left while
+// the node was away. One of the two is this host or a peer: of others, also at a former address, nothing is known. Packets
+// use the rest until the IKE daemon has negotiated new ones.
 func (d *differ) formerKeys() {
 	if len(d.have.FormerKeys) == 0 {
 		return
 	}
-	needed := map[dataplane.FormerKey]bool{}
+	needed, hosts := map[dataplane.FormerKey]bool{}, map[netip.Addr]bool{d.opts.Own.Addr: true}
 	for k := range d.want.Conns.All {
 		needed[dataplane.FormerKey{From: k.Local, To: k.Remote}] = true
 		needed[dataplane.FormerKey{From: k.Remote, To: k.Local}] = true
+		hosts[k.Remote] = true
 	}
 	for _, k := range sortedKeys(d.have.FormerKeys, dataplane.FormerKey.Compare) {
-		if !needed[k] {
+		if !needed[k] && (hosts[k.From] || hosts[k.To]) {
 			d.remove(k, "")
 		}
 	}

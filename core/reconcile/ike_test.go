@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,13 +22,18 @@ const (
 	foreignConn = "conn 192.168.64.3-10.9.1.0/24-10.9.3.0/24-192.168.64.4 esp aes128gcm16\n"
 )
 
-// ikePlan returns the ops of a plan and of missing tunnels, one a line.
+// ikePlan returns the ops of a plan and those that are tried beside it, one a line.
 func ikePlan(t *testing.T, want, have string, prune bool) string {
 	t.Helper()
 	wanted, held := parse(t, want), parse(t, have)
-	own := Ownership{Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
-	ops := IKE(wanted, held, Options{Own: own, Prune: prune}).Ops
-	return opsText(append(ops, MissingTunnels(wanted, held)...))
+	opts := Options{Prune: prune, Own: Ownership{
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}, Addr: netip.MustParseAddr("192.168.64.3"),
+	}}
+	ops := IKE(wanted, held, opts).Ops
+	if len(ops) == 0 {
+		ops = slices.Concat(MissingTunnels(wanted, held), FormerKeys(wanted, held, opts))
+	}
+	return opsText(ops)
 }
 
 func TestIKE(t *testing.T) {
@@ -45,6 +51,7 @@ func TestIKE(t *testing.T) {
 		"a peer left earlier": {all, all + up3 + up4, "del " + up4},
 		"a peer left with charon's death": {all, all + up3 + formerKeys,
 			"del former-key 192.168.64.5 to 192.168.64.3\ndel former-key 192.168.64.3 to 192.168.64.5\n"},
+		"former keys of others": {all, all + up3 + "former-key 10.99.0.1 to 10.99.0.2\n", ""},
 		"a foreign connection": {all, all + up3 + foreignConn + strings.Replace(up3, "10.5.1.0", "10.9.1.0", 1),
 			""},
 		"another backend": {"", all + up3 + formerKeys, "del " + conn3 +

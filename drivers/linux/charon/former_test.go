@@ -61,11 +61,13 @@ func TestFormerKeys(t *testing.T) {
 	kernel.add("192.168.64.1", "192.168.64.4", func(s *netlink.XfrmState) { s.Mode = netlink.XFRM_MODE_TRANSPORT })
 	kernel.add("192.168.64.1", "192.168.64.4", func(s *netlink.XfrmState) { s.Proto = netlink.XFRM_PROTO_AH })
 	kernel.add("192.168.64.1", "192.168.64.4", func(s *netlink.XfrmState) { s.Aead = nil }) // only asked for
+	kernel.add("192.168.64.1", "192.168.64.4", func(s *netlink.XfrmState) { s.Mark = &netlink.XfrmMark{Value: 5} })
+	kernel.add("192.168.64.1", "192.168.64.4", func(s *netlink.XfrmState) { s.Ifid = 7 })
 	n.do("add ike charon")
 	n.await("ike charon\nformer-key 192.168.64.1 to 192.168.64.2\nformer-key 192.168.64.1 to 192.168.64.3\n" +
 		"former-key 192.168.64.2 to 192.168.64.1\n")
 	n.do("del former-key 192.168.64.1 to 192.168.64.3")
-	if got, want := kernel.left(), "1 2 5 6 7 8"; got != want {
+	if got, want := kernel.left(), "1 2 5 6 7 8 9 10"; got != want {
 		t.Errorf("the keys %s are left, want %s", got, want)
 	}
 	n.await("ike charon\nformer-key 192.168.64.1 to 192.168.64.2\nformer-key 192.168.64.2 to 192.168.64.1\n")

@@ -78,11 +78,11 @@ func formerKeys(keys []netlink.XfrmState, known map[uint64]bool) map[dataplane.F
 	return former
 }
 
-// isOurs reports whether the kernel has a key of flannel's tunnels. Without an algorithm
-// it has only asked for one.
+// isOurs reports whether the kernel has a key of flannel's tunnels, which have no mark and no interface.
+// Without an algorithm it has only asked for one.
 func isOurs(s netlink.XfrmState) bool {
 	return s.Reqid == dataplane.ReqID && s.Proto == netlink.XFRM_PROTO_ESP && s.Mode == netlink.XFRM_MODE_TUNNEL &&
-		(s.Aead != nil || s.Crypt != nil)
+		s.Mark == nil && s.Ifid == 0 && (s.Aead != nil || s.Crypt != nil)
 }
 
 // dropFormer removes the former keys that the last look found.
