@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,13 +19,17 @@ import (
 )
 
 func main() {
-	values := map[string]any{}
-	flag.Func("f", "a `file` with values, as helm's -f (repeatable)", func(path string) error {
+	values, isSet := map[string]any{}, false
+	flag.Func("f", "a `file` with values, as helm's -f (repeatable, before -set)", func(path string) error {
+		if isSet {
+			return errors.New("-set comes after all files, whose values it replaces")
+		}
 		file, err := chartutil.ReadValuesFile(path)
 		values = chartutil.MergeTables(file, values)
 		return err
 	})
 	flag.Func("set", "a `value` of the chart, as helm's --set (repeatable)", func(text string) error {
+		isSet = true
 		return strvals.ParseInto(text, values)
 	})
 	flag.Usage = func() {
