@@ -125,11 +125,11 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 // parseProbes reads how often the daemons probe their peers.
 func (t *Topology) parseProbes(args *args) {
 	var often string
-	switch {
-	case !args.text("probes", &often):
-	case often == "never":
-		t.NoProbes = true
-	default:
+	if !args.text("probes", &often) {
+		return
+	}
+	t.NoProbes = often == "never"
+	if !t.NoProbes {
 		args.durationOf("probes", often, &t.Probes)
 	}
 }
