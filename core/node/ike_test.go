@@ -279,7 +279,7 @@ func TestConnectionsStayDuringAnOutage(t *testing.T) {
 	w.wantReady()
 }
 
-// A former key that the kernel does not give away, or that comes back, keeps no node from being ready: no packet uses it.
+// A former key that the kernel does not remove, or that comes back, keeps no node from being ready.
 func TestFormerKeysAreNoTrouble(t *testing.T) {
 	for name, refusal := range map[string]error{"refused": driver.ErrDenied, "comes back": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -31,8 +31,8 @@ func IKE(want, have *dataplane.State, opts Options) Plan {
 	return d.plan()
 }
 
-// FormerKeys returns the ops that remove keys which no packet uses. An op that the kernel refuses, or a key that comes
-// back, harms nothing, so the plan has none.
+// FormerKeys returns the ops that remove keys which no packet uses. The plan has none of them: one that the kernel
+// refuses, or whose key comes back, harms nothing.
 func FormerKeys(want, have *dataplane.State, opts Options) []dataplane.Op {
 	d := differ{want: want, have: have, opts: opts}
 	d.formerKeys()
@@ -50,8 +50,8 @@ func (d *differ) sharedKeys() {
 }
 
 // formerKeys deletes the keys between hosts that no wanted connection joins, such as those of a peer that left while
-// the node was away. One of the two is this host or a peer: of others, also at a former address, nothing is known. Packets
-// use the rest until the IKE daemon has negotiated new ones.
+// the node was away. This host or a peer is one of the two: keys of other hosts may be another program's. Packets use
+// the rest until the IKE daemon has negotiated new ones.
 func (d *differ) formerKeys() {
 	if len(d.have.FormerKeys) == 0 {
 		return
