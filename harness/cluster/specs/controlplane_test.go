@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -16,12 +17,12 @@ import (
 var _ = Describe("the API server", func() {
 	It("may go away: pods keep their network, and the daemons follow the API server again", func(ctx context.Context) {
 		expectNoLoss := traffic(ctx)
-		Expect(kube.StopAPIServer(ctx)).To(Succeed())
+		startAPIServer := stopAPIServer(ctx)
 		for _, n := range kube.Nodes {
 			Eventually(func() (string, error) { return flannelctl(ctx, n, "status; true") }).WithContext(ctx).
 				Should(ContainSubstring("not synced"), n.Name)
 		}
-		Expect(kube.StartAPIServer(ctx)).To(Succeed())
+		startAPIServer(ctx)
 		expectFollowing(ctx)
 		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 		expectNoLoss()
@@ -33,7 +34,7 @@ var _ = Describe("the API server", func() {
 			before, network := leaseOf(ctx, n.Name), networkText(ctx)
 			others := echoPods(ctx)[:2]
 			expectNoLoss := traffic(ctx)
-			Expect(kube.StopAPIServer(ctx)).To(Succeed())
+			startAPIServer := stopAPIServer(ctx)
 			Expect(n.PowerOff()).To(Succeed())
 			former := n.Log("kubelet") // which is on the disk, and ends with refused connections, too
 			booted := make(chan error, 1)
@@ -44,7 +45,7 @@ var _ = Describe("the API server", func() {
 			stop := startFlannel(ctx, n, network)
 			expectStaleDataPlane(ctx, n, others)
 			stop()
-			Expect(kube.StartAPIServer(ctx)).To(Succeed())
+			startAPIServer(ctx)
 			Eventually(ctx, booted).Should(Receive(Succeed()))
 			awaitPod(ctx, n)
 			Expect(leaseOf(ctx, n.Name).Spec.PodCIDR).To(Equal(before.Spec.PodCIDR))
@@ -91,6 +92,20 @@ var _ = Describe("the API server", func() {
 		expectNoLoss()
 	}, SpecTimeout(12*time.Minute))
 })
+
+// stopAPIServer stops the API server until the returned function starts it. If the spec fails before, the end of the
+// spec does, so that the next ones have an API server.
+func stopAPIServer(ctx context.Context) (start func(context.Context)) {
+	GinkgoHelper()
+	Expect(kube.StopAPIServer(ctx)).To(Succeed())
+	var once sync.Once
+	start = func(ctx context.Context) {
+		GinkgoHelper()
+		once.Do(func() { Expect(kube.StartAPIServer(ctx)).To(Succeed()) })
+	}
+	DeferCleanup(start)
+	return start
+}
 
 // expectNoDataPlane checks that a node that has just booted has nothing of flannel: kubelet knows no pods yet.
 func expectNoDataPlane(ctx context.Context, n *cluster.Node) {
