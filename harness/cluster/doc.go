@@ -12,5 +12,8 @@
 // stock Debian. In one of them the node is the same as elsewhere, with the guest's network and cgroups for
 // its own. The control plane is not emulated, so it answers as fast as ever.
 //
+// One node runs a newer containerd than the others, since containerd 2 knows version 1.1 of
+// CNI: it asks flannel's plugin for its STATUS.
+//
 // It needs root and the programs of make cluster-programs.
 package cluster

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -20,6 +21,9 @@ const (
 	filesDir    = "/opt/cluster/files"    // certificates, configurations and archives
 	pluginsDir  = "/opt/cluster/plugins"  // Options.Plugins
 )
+
+// newRuntimeNode is the number of the node that runs a containerd with version 1.1 of CNI. Debian's on the others has 1.0.
+const newRuntimeNode = 2
 
 // kept are the folders of a node that must not be in an overlay.
 var kept = []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/flannel", "/var/lib/cni", "/var/log/pods",
@@ -55,6 +59,9 @@ func (n *Node) boot(ctx context.Context) error {
 			n.cluster.options.Plugins: pluginsDir},
 		Kept: kept, Settings: settings, Forward: true,
 		Path: []string{programsDir + "/bin", programsDir + "/debian/usr/bin", programsDir + "/debian/usr/sbin"},
+	}
+	if n.number == newRuntimeNode {
+		o.Path = slices.Insert(o.Path, 0, programsDir+"/containerd")
 	}
 	if n.Emulated {
 		o.Binds["/usr/lib/modules"] = "/usr/lib/modules"
