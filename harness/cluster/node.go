@@ -22,7 +22,7 @@ const (
 	pluginsDir  = "/opt/cluster/plugins"  // Options.Plugins
 )
 
-// newRuntimeNode is the number of the node that runs a containerd with version 1.1 of CNI. Debian's on the others has 1.0.
+// newRuntimeNode is the number of the node whose containerd knows version 1.1 of CNI. Debian's on the others knows 1.0.
 const newRuntimeNode = 2
 
 // kept are the folders of a node that must not be in an overlay.

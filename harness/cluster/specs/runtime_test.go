@@ -17,7 +17,7 @@ import (
 const subnetFile = "/run/flannel/subnet.env"
 
 var _ = Describe("the container runtime", func() {
-	It("takes the latest version of CNI that it knows, of those that the installed file offers", func(ctx context.Context) {
+	It("takes the latest version of CNI that it knows, of those that are offered", func(ctx context.Context) {
 		for i, want := range []string{"0.3.1", "1.1.0", "0.3.1"} {
 			n := kube.Nodes[i]
 			versions := attachedVersions(ctx, n)
@@ -63,8 +63,8 @@ func readyOf(ctx context.Context, n *cluster.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// attachedVersions returns the version of CNI with which each present pod of a node was attached: the runtime's CNI library
-// keeps the result of each.
+// attachedVersions returns the version of CNI with which each present pod of a node was attached: the runtime's CNI
+// library keeps the result of each.
 func attachedVersions(ctx context.Context, n *cluster.Node) []string {
 	GinkgoHelper()
 	out, err := n.Run(ctx, "sh", "-c", "cat /var/lib/cni/results/cbr0-*")
@@ -78,8 +78,8 @@ func attachedVersions(ctx context.Context, n *cluster.Node) []string {
 	return versions
 }
 
-// stopDaemon stops the daemon of a node, which keeps its process and all of its files, until the returned function or the
-// end of the spec continues it. Kubelet restarts it if that takes longer than its probes allow.
+// stopDaemon stops the daemon of a node, which keeps its process and all of its files, until the returned function or
+// the end of the spec continues it. Kubelet restarts it if that takes longer than its probes allow.
 func stopDaemon(ctx context.Context, n *cluster.Node) (wake func(context.Context)) {
 	GinkgoHelper()
 	pid := strings.TrimSpace(processOf(ctx, n))
