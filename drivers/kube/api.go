@@ -123,7 +123,7 @@ func (s *server) list(ctx context.Context, token string, each func(item)) (page,
 		return page{}, err
 	}
 	defer body.Close()
-	return decodeList(&reader{from: bufio.NewReader(body)}, s.names, each)
+	return decodeList(&reader{from: buffered(body)}, s.names, each)
 }
 
 func (s *server) stream(ctx context.Context) (stream, error) {
@@ -153,8 +153,13 @@ func (s *server) open(ctx context.Context, whole bool, req *rest.Request) (strea
 		cancel()
 		return nil, err
 	}
-	return &serverStream{body, reader{from: bufio.NewReader(body)}, s.names, !whole, cancel}, nil
+	return &serverStream{body, reader{from: buffered(body)}, s.names, !whole, cancel}, nil
 }
+
+// buffered reads an answer in large parts. For each read of 4 kB or more, the
+// HTTP/2 client sends the server an update of the window, a system call that
+// costs more than the decoding of a node.
+func buffered(body io.Reader) *bufio.Reader { return bufio.NewReaderSize(body, 64<<10) }
 
 type serverStream struct {
 	body    io.Closer
