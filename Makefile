@@ -370,6 +370,7 @@ bin/style: $(wildcard hack/style/*.go) go.mod
 
 .PHONY: bench
 bench: export FLANNEL_LAB_UPSTREAM = $(wildcard $(CURDIR)/bin/upstream-flanneld)
+bench: export FLANNEL_LAB_APISERVER = $(wildcard $(CURDIR)/bin/kube-apiserver)
 bench: build ## benchmarks, one at a time, whole nodes last: docs/benchmarks.md (BENCH=regexp, PKG=./bench)
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -p 1 -timeout 60m $(patsubst ./...,./core/... ./drivers/... ./scenarios/simbench ./bench,$(PKG)) | grep -v -e '^ok .*\[no tests' -e '\[no test files\]' -e '^PASS$$'
 

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -101,19 +100,14 @@ func (c *cluster) do(ctx context.Context, b *testing.B, path string) {
 	}
 }
 
-// received returns how many bytes have arrived on the node's uplink.
-func (c *cluster) received(b *testing.B) int64 {
+// received returns how many bytes have arrived on a node's uplink.
+func received(b *testing.B, n *harness.Node) int64 {
 	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", c.n.PID()))
+	link, err := n.Netlink().LinkByName("eth0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	var count int64
-	_, rest, _ := bytes.Cut(text, []byte("eth0:"))
-	if _, err := fmt.Sscan(string(rest), &count); err != nil {
-		b.Fatal(err)
-	}
-	return count
+	return int64(link.Attrs().Statistics.RxBytes)
 }
 
 // BenchmarkKubernetesStart is BenchmarkStart where the leases are on 5,000
@@ -128,7 +122,7 @@ func BenchmarkKubernetesStart(b *testing.B) {
 		b.StopTimer()
 		cpu += cpuTime(b, c.n.PID())
 		memory = max(memory, peakMemory(b, c.n.PID()))
-		c.forget(ctx, b)
+		clearHost(ctx, b, c.n)
 		b.StartTimer()
 	}
 	b.ReportMetric(milliseconds(cpu)/float64(b.N), "cpu-ms/op")
@@ -136,12 +130,12 @@ func BenchmarkKubernetesStart(b *testing.B) {
 	b.ReportMetric(float64(len(c.n.Log())-logged)/float64(b.N), "log-B/op")
 }
 
-// forget ends the daemon and removes everything that it left on the host.
-func (c *cluster) forget(ctx context.Context, b *testing.B) {
+// clearHost ends a node's daemon and removes everything that it left on the host.
+func clearHost(ctx context.Context, b *testing.B, n *harness.Node) {
 	b.Helper()
 	for _, err := range []error{
-		c.n.Stop(ctx), c.n.DeleteLink(device),
-		os.Remove(c.n.SubnetFile()), os.Remove(c.n.StateFile()),
+		n.Stop(ctx), n.DeleteLink(device),
+		os.Remove(n.SubnetFile()), os.Remove(n.StateFile()),
 	} {
 		if err != nil {
 			b.Fatal(err)
@@ -155,7 +149,7 @@ func BenchmarkKubernetesRoll(b *testing.B) {
 	ctx, c := newCluster(b)
 	start(ctx, b, c.n, kubeNodes-1)
 	last := kubetest.Realistic(kubeNodes - 1).Spec.PodCIDR
-	began, bytesBefore := cpuTime(b, c.n.PID()), c.received(b)
+	began, bytesBefore := cpuTime(b, c.n.PID()), received(b, c.n)
 	for b.Loop() {
 		before := c.macOf(ctx, b, last)
 		mark := cpuTime(b, c.n.PID())
@@ -164,7 +158,7 @@ func BenchmarkKubernetesRoll(b *testing.B) {
 		rest(ctx, b, c.n.PID(), mark)
 	}
 	b.ReportMetric(float64((cpuTime(b, c.n.PID())-began).Microseconds())/float64(b.N*kubeNodes), "cpu-us/node")
-	b.ReportMetric(float64(c.received(b)-bytesBefore)/float64(b.N*kubeNodes), "rx-B/node")
+	b.ReportMetric(float64(received(b, c.n)-bytesBefore)/float64(b.N*kubeNodes), "rx-B/node")
 	b.ReportMetric(megabytes(peakMemory(b, c.n.PID())), "peak-MB")
 }
 
@@ -190,7 +184,7 @@ func BenchmarkKubernetesHeartbeats(b *testing.B) {
 	start(ctx, b, c.n, kubeNodes-1)
 	logged := len(c.n.Log())
 	used := cpuTime(b, c.n.PID())
-	before := c.received(b)
+	before := received(b, c.n)
 	for b.Loop() {
 		for range 12 {
 			c.do(ctx, b, "/do/heartbeat")
@@ -199,7 +193,7 @@ func BenchmarkKubernetesHeartbeats(b *testing.B) {
 	c.do(ctx, b, "/do/last") // the daemon sees it after all of them
 	until(ctx, b, "the last node", func() bool { return c.macOf(ctx, b, kubetest.Last) != "" })
 	b.ReportMetric(milliseconds(cpuTime(b, c.n.PID())-used)/float64(b.N), "cpu-ms/op")
-	b.ReportMetric(float64(c.received(b)-before)/float64(b.N)/1e6, "rx-MB/op")
+	b.ReportMetric(float64(received(b, c.n)-before)/float64(b.N)/1e6, "rx-MB/op")
 	if lines := strings.Count(string(c.n.Log()[logged:]), "applied: "); lines != 1 {
 		b.Errorf("the host was changed %d times, want once, for the last node", lines)
 	}
