@@ -100,7 +100,8 @@ func (c *crowdOfNodes) object(i int) *corev1.Node {
 	n.Status.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: "ec2a4d1c9f6f4c3e8a0d5c7d2b1e0f3a", SystemUUID: "ec2a4d1c-9f6f-4c3e-8a0d-5c7d2b1e0f3a",
 		BootID: "0a9f8e7d-6c5b-4a39-8271-605f4e3d2c1b", KernelVersion: "6.12.40-generic", OSImage: "Debian GNU/Linux 13",
-		ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: "v1.34.4", OperatingSystem: "linux", Architecture: "amd64",
+		ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: "v1.34.4", OperatingSystem: "linux",
+		Architecture: "amd64",
 	}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
 	return n
@@ -109,7 +110,9 @@ func (c *crowdOfNodes) object(i int) *corev1.Node {
 // conditions returns a kubelet's conditions as of the present round of heartbeats.
 func (c *crowdOfNodes) conditions() []corev1.NodeCondition {
 	began := time.Unix(1_700_000_000, 0)
-	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
+	condition := func(
+		kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string,
+	) corev1.NodeCondition {
 		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, Message: message,
 			LastHeartbeatTime:  metav1.NewTime(began.Add(time.Duration(c.beats) * 5 * time.Minute)),
 			LastTransitionTime: metav1.NewTime(began)}
