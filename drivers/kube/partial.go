@@ -8,13 +8,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Most of a node object, some 10 kB, is its status, which kubelet writes at least every five minutes, and of which
-// the store needs nothing but that of its own node. So it watches the metadata alone, a quarter of that. They lack the
-// pod CIDRs too: the API server lets no client change those once they are set (ValidateNodeUpdate in
+// Most of a node object, some 7 kB, is its status, which kubelet writes at least every five minutes, and of which
+// the store needs nothing but that of its own node. So it watches the metadata alone, two fifths of an object. They
+// lack the pod CIDRs too: the API server lets no client change those once they are set (ValidateNodeUpdate in
 // pkg/apis/core/validation), so a node that the store knows has those that it knows. The store reads the objects of
-// its own node and of those that flannel has just begun to run on: their daemons write annotations once they have pod
-// CIDRs. If there are many such nodes, as when a cluster starts, or if a read fails, it watches whole objects for some
-// minutes, which need no reads.
+// its own node and of those that flannel has just begun to run on: their daemons write annotations once they have
+// pod CIDRs. If there are many such nodes, as when a cluster starts, or if a read fails, it watches whole objects
+// for some minutes, which need no reads.
 
 // The limits of reads of other nodes, each of which takes one.
 const (
