@@ -45,8 +45,9 @@ type Driver struct {
 
 	child      *child
 	session    *vici.Session
-	conns      map[dataplane.ConnKey]dataplane.Conn // loaded into the child
-	keyless    map[dataplane.ConnKey]bool           // by the last look, charon has a tunnel whose keys are gone
+	conns      map[dataplane.ConnKey]dataplane.Conn           // loaded into the child
+	shared     map[dataplane.SharedKeyKey]dataplane.SharedKey // of the last look, with what was loaded since
+	keyless    map[dataplane.ConnKey]bool                     // by the last look, charon has a tunnel whose keys are gone
 	former     map[dataplane.FormerKey][]netlink.XfrmState
 	passphrase dataplane.Passphrase // of the last look
 	watching   sync.WaitGroup
@@ -92,6 +93,7 @@ func (d *Driver) release() {
 	d.child = nil
 	d.session = nil
 	d.conns = nil
+	d.shared = nil
 	d.keyless = nil
 	d.former = nil
 	d.watching.Wait()
@@ -212,6 +214,7 @@ func (d *Driver) start(ctx context.Context) error {
 		return err
 	}
 	d.child, d.conns = c, map[dataplane.ConnKey]dataplane.Conn{}
+	d.shared = map[dataplane.SharedKeyKey]dataplane.SharedKey{}
 	return d.watch(c, d.session)
 }
 

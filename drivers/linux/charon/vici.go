@@ -53,14 +53,17 @@ func (d *Driver) observeKeys(state *dataplane.State) error {
 		return fmt.Errorf("get-shared: %w", err)
 	}
 	names, _ := m.Get("keys").([]string)
+	d.shared = make(map[dataplane.SharedKeyKey]dataplane.SharedKey, len(names))
 	for _, name := range names {
 		rest, ours := strings.CutPrefix(name, keyPrefix)
 		owner, secret, _ := strings.Cut(rest, " ")
 		addr, err := netip.ParseAddr(owner)
 		if ours && err == nil {
-			state.Put(dataplane.SharedKey{
+			k := dataplane.SharedKey{
 				SharedKeyKey: dataplane.SharedKeyKey{Owner: addr}, Secret: dataplane.SecretName(secret),
-			})
+			}
+			state.Put(k)
+			d.shared[k.SharedKeyKey] = k
 		}
 	}
 	return nil
@@ -106,7 +109,7 @@ func (d *Driver) applyLoaded(op dataplane.Op) error {
 	switch o := op.Object.(type) {
 	case dataplane.SharedKey:
 		if gone {
-			return d.command("unload-shared", map[string]any{"id": keyName(o)})
+			return d.unloadKey(o)
 		}
 		return d.loadKey(o)
 	case dataplane.FormerKey:
@@ -132,20 +135,26 @@ func (d *Driver) loadKey(k dataplane.SharedKey) error {
 	if k.Secret == "" || k.Secret != d.passphrase.Name() {
 		return fmt.Errorf("the config has no secret of that name: %w", driver.ErrInvalid)
 	}
-	former := dataplane.NewState()
-	if err := d.observeKeys(former); err != nil {
-		return err
-	}
 	err := d.command("load-shared", map[string]any{
 		"id": keyName(k), "type": "IKE", "data": d.passphrase.Reveal(), "owners": []string{k.Owner.String()},
 	})
 	if err != nil {
 		return err
 	}
-	if old, ok := former.SharedKeys.Get(k.SharedKeyKey); ok && old != k {
+	old, replaced := d.shared[k.SharedKeyKey]
+	d.shared[k.SharedKeyKey] = k
+	if replaced && old != k {
 		return d.command("unload-shared", map[string]any{"id": keyName(old)})
 	}
 	return nil
+}
+
+// unloadKey takes a key from charon.
+func (d *Driver) unloadKey(k dataplane.SharedKey) error {
+	if d.shared[k.SharedKeyKey] == k {
+		delete(d.shared, k.SharedKeyKey)
+	}
+	return d.command("unload-shared", map[string]any{"id": keyName(k)})
 }
 
 // loadConn loads a connection, which charon then begins to establish.

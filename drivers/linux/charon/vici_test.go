@@ -1,9 +1,13 @@
 package charon
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/strongswan/govici/vici"
@@ -59,6 +63,69 @@ func TestLoadConnAsInContract(t *testing.T) {
 			}
 		})
 	}
+}
+
+// To load a key the driver does not ask for those that charon has: with thousands of peers, each load would read
+// thousands of names.
+func TestKeysAreLoadedWithoutReadingAll(t *testing.T) {
+	n := newNode(t, int(hosts(t).NS))
+	n.do("add ike charon", "replace shared-key 192.168.64.1 PSK")
+	requests := &recorder{}
+	if err := n.session.Close(); err != nil {
+		t.Fatal(err)
+	}
+	session, err := vici.NewSession(vici.WithSocketPath(n.socket), vici.WithDialContext(requests.dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.session = session
+	n.do("replace shared-key 192.168.64.2 PSK", "replace shared-key 192.168.64.3 PSK")
+	if loads, reads := requests.count("load-shared"), requests.count("get-shared"); loads != 2 || reads != 1 {
+		t.Errorf("%d loads and %d readings, want 2 and 1, which is the look", loads, reads)
+	}
+	former := psk
+	psk := dataplane.NewPassphrase(strings.Repeat("fedcba9876543210", 6))
+	n.passphrase = psk
+	changed := dataplane.SharedKey{
+		SharedKeyKey: dataplane.SharedKeyKey{Owner: netip.MustParseAddr("192.168.64.3")}, Secret: psk.Name(),
+	}
+	if err := n.Apply(t.Context(), []dataplane.Op{{Verb: dataplane.Replace, Object: changed}})[0]; err != nil {
+		t.Fatal(err)
+	}
+	n.await(fmt.Sprintf("ike charon\nshared-key 192.168.64.1 %s\nshared-key 192.168.64.2 %s\nshared-key 192.168.64.3 %s\n",
+		former.Name(), former.Name(), psk.Name()))
+}
+
+// recorder keeps what is sent to charon.
+type recorder struct {
+	mu   sync.Mutex
+	sent strings.Builder
+}
+
+// dial returns a connection to charon that is recorded.
+func (r *recorder) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	return recorded{c, r}, err
+}
+
+// count returns how often a request was sent.
+func (r *recorder) count(request string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Count(r.sent.String(), request)
+}
+
+type recorded struct {
+	net.Conn
+	in *recorder
+}
+
+// Write implements [net.Conn].
+func (c recorded) Write(p []byte) (int, error) {
+	c.in.mu.Lock()
+	c.in.sent.Write(p)
+	c.in.mu.Unlock()
+	return c.Conn.Write(p)
 }
 
 // written returns the text of a message: a line for each name, sections indented.
