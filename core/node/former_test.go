@@ -170,6 +170,19 @@ func TestDeviceOfAForgottenRun(t *testing.T) {
 	}
 }
 
+// The operator's commands may make a device with a name that a backend uses: upstream's sample of wireguard does. A daemon
+// that was killed finds that device when it starts again.
+func TestDeviceOfTheOperator(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"extension",`+
+		`"PostStartupCommand":"ip link add flannel-wg type wireguard"}}`)
+	w.addDevice("flannel-wg", "10.5.9.0/32", dataplane.WireGuard{})
+	w.tell()
+	w.pass(time.Second)
+	if _, ok := w.host.Links["flannel-wg"]; !ok || w.count("device-found") != 0 {
+		t.Errorf("the node took flannel-wg:\n%s", w.log())
+	}
+}
+
 // Another network of the host may have taken the device by now.
 func TestDeviceThatAnotherNetworkTakes(t *testing.T) {
 	w := newWorld(t, vxlanConfig)

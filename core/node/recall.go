@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -35,13 +36,20 @@ func (n *Node) recallDevices() {
 	}
 	r.looked = true
 	for _, l := range h.facts.Links {
-		if !h.links[l.Name] && all.NamesDevice(l.Name) && slices.ContainsFunc(l.Addrs, h.isBase) {
+		named := all.NamesDevice(l.Name) && !n.isOperators(l.Name)
+		if !h.links[l.Name] && named && slices.ContainsFunc(l.Addrs, h.isBase) {
 			r.candidates = append(r.candidates, l.Name)
 		}
 	}
 	if len(r.candidates) > 0 {
 		n.hostLane().outdated(n.now)
 	}
+}
+
+// isOperators reports whether commands of the config name a device. Then an operator's command has made it, such as those
+// of upstream's wireguard sample, whose device has the name of the backend wireguard's.
+func (n *Node) isOperators(device string) bool {
+	return bytes.Contains(n.network.config.Backend.Options, []byte(device))
 }
 
 // isBase reports whether an address may belong to one of flannel's devices: a single
