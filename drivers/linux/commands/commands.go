@@ -89,8 +89,8 @@ func (d *Driver) Close() error {
 type host struct{ file *file }
 
 // Run implements [command.Host].
-func (host) Run(ctx context.Context, text string, about command.About) (string, error) {
-	return run(ctx, text, about)
+func (h host) Run(ctx context.Context, text string, about command.About) (string, error) {
+	return run(ctx, h.file.folder(), text, about)
 }
 
 // Keep implements [command.Host].

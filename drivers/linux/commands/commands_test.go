@@ -194,3 +194,18 @@ func FuzzDataIsOnlyData(f *testing.F) {
 		}
 	})
 }
+
+// A command may keep a file for a later one, by a name without a folder: upstream's wireguard sample keeps its
+// private key so. Each daemon has a folder of its own for that.
+func TestCommandsRunBesideTheRecord(t *testing.T) {
+	for _, content := range []string{"first", "second"} {
+		dir := t.TempDir()
+		d := open(t, filepath.Join(dir, "lib", "state.commands"))
+		if err := apply(t, d, dataplane.Create, peer("cat >kept", content)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "lib", "kept")); string(got) != content {
+			t.Errorf("the folder of the record holds %q, want %q: %v", got, content, err)
+		}
+	}
+}

@@ -34,6 +34,15 @@ type file struct {
 	boot string
 }
 
+// folder is where commands run: the record's own, since a command may keep a file there for
+// a later one, and the root directory is read-only in many containers and units.
+func (f *file) folder() string {
+	if f.path == "" {
+		return "/"
+	}
+	return filepath.Dir(f.path)
+}
+
 // bootID identifies the present boot of the machine.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

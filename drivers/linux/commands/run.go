@@ -21,14 +21,14 @@ const mostOutput = 1 << 20
 // that left its group can still have it.
 const afterKill = time.Second
 
-// run runs a text with the shell. Standard input is written while the command
+// run runs a text with the shell in a folder. Standard input is written while the command
 // runs, so neither a large input nor a large output can block it.
-func run(ctx context.Context, text string, about command.About) (string, error) {
+func run(ctx context.Context, dir, text string, about command.About) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, about.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(limited, "sh", "-c", text)
 	var output head
-	cmd.Dir, cmd.Stdin = "/", strings.NewReader(about.Input)
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(about.Input)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.Env = append(os.Environ(), strings.Fields(about.Env)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
