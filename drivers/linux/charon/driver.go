@@ -159,7 +159,33 @@ func (d *Driver) apply(ctx context.Context, op dataplane.Op) error {
 	if !d.running() {
 		return fmt.Errorf("charon does not run: %w", driver.ErrNotFound)
 	}
-	return d.within(ctx, func() error { return d.applyLoaded(op) })
+	patient, cancel := patience(ctx)
+	defer cancel()
+	return d.within(patient, func() error { return d.applyLoaded(op) })
+}
+
+// grace is how long a request may take at least, whatever is left of the time of its plan. Charon may be busy with the keys of
+// thousands of tunnels: then a plan runs out of time, and the next one goes on where it ended. Only a charon that
+// leaves one request without an answer is ended.
+const grace = 10 * time.Second
+
+// patience returns a context that ends with another one, but leaves time for one request at its deadline.
+func patience(ctx context.Context) (patient context.Context, cancel func()) {
+	deadline, limited := ctx.Deadline()
+	least := time.Now().Add(grace)
+	if !limited || deadline.After(least) {
+		return ctx, func() {}
+	}
+	patient, end := context.WithDeadline(context.WithoutCancel(ctx), least)
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			end()
+		}
+	})
+	return patient, func() {
+		stop()
+		end()
+	}
 }
 
 func (d *Driver) applyDaemon(ctx context.Context, verb dataplane.Verb, o dataplane.IKEDaemon) error {

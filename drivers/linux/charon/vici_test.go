@@ -2,6 +2,7 @@ package charon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/strongswan/govici/vici"
 
@@ -71,14 +73,7 @@ func TestKeysAreLoadedWithoutReadingAll(t *testing.T) {
 	n := newNode(t, int(hosts(t).NS))
 	n.do("add ike charon", "replace shared-key 192.168.64.1 PSK")
 	requests := &recorder{}
-	if err := n.session.Close(); err != nil {
-		t.Fatal(err)
-	}
-	session, err := vici.NewSession(vici.WithSocketPath(n.socket), vici.WithDialContext(requests.dial))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.session = session
+	n.recordBy(requests)
 	n.do("replace shared-key 192.168.64.2 PSK", "replace shared-key 192.168.64.3 PSK")
 	if loads, reads := requests.count("load-shared"), requests.count("get-shared"); loads != 2 || reads != 1 {
 		t.Errorf("%d loads and %d readings, want 2 and 1, which is the look", loads, reads)
@@ -96,10 +91,38 @@ func TestKeysAreLoadedWithoutReadingAll(t *testing.T) {
 		former.Name(), former.Name(), psk.Name()))
 }
 
+// A plan may run out of time while charon is busy. Charon keeps what it has been loaded with, and the next plan loads the rest.
+func TestPlanRunsOutOfTime(t *testing.T) {
+	n := newNode(t, int(hosts(t).NS))
+	n.do("add ike charon", "replace shared-key 192.168.64.1 PSK")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	n.recordBy(&recorder{until: ctx.Done()})
+	errs := n.Apply(ctx, parse(t, "replace shared-key 192.168.64.2 PSK", "replace shared-key 192.168.64.3 PSK"))
+	if errs[0] != nil || !errors.Is(errs[1], context.DeadlineExceeded) {
+		t.Errorf("the request under way: %v, want none; the next one: %v, want that the time is over", errs[0], errs[1])
+	}
+	n.await("ike charon\nshared-key 192.168.64.1 PSK\nshared-key 192.168.64.2 PSK\n")
+}
+
+// recordBy connects the driver to its charon through a recorder.
+func (n *node) recordBy(r *recorder) {
+	n.t.Helper()
+	if err := n.session.Close(); err != nil {
+		n.t.Fatal(err)
+	}
+	session, err := vici.NewSession(vici.WithSocketPath(n.socket), vici.WithDialContext(r.dial))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.session = session
+}
+
 // recorder keeps what is sent to charon.
 type recorder struct {
-	mu   sync.Mutex
-	sent strings.Builder
+	until <-chan struct{} // nothing is sent before it is closed; nil: at once
+	mu    sync.Mutex
+	sent  strings.Builder
 }
 
 // dial returns a connection to charon that is recorded.
@@ -122,6 +145,9 @@ type recorded struct {
 
 // Write implements [net.Conn].
 func (c recorded) Write(p []byte) (int, error) {
+	if c.in.until != nil {
+		<-c.in.until
+	}
 	c.in.mu.Lock()
 	c.in.sent.Write(p)
 	c.in.mu.Unlock()
