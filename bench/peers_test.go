@@ -13,6 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/internal/pace"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 	gatewayNetwork = `{"Network":"10.0.0.0/8","Backend":{"Type":"host-gw"}}`
 
 	device = "flannel.1"
-	limit  = 3 * time.Minute // of each wait of a benchmark
+	limit  = 3 * time.Minute // of a benchmark, on a machine that is not emulated
 
 	// noProbes lets a daemon rest: the hosts of its peers do not exist, and it would
 	// probe them all the time.
@@ -81,7 +82,7 @@ func newLabOf(
 	b *testing.B, nodes, peers int, network string, peer func(int) lease.Lease,
 ) (context.Context, *harness.Lab) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), limit)
+	ctx, cancel := context.WithTimeout(b.Context(), pace.Scale(limit))
 	b.Cleanup(cancel)
 	daemon, err := harness.BuildDaemon(ctx)
 	if err != nil {
@@ -114,6 +115,17 @@ func start(ctx context.Context, b *testing.B, n *harness.Node, peers int, args .
 // startAny starts a node's daemon, waits until it is ready, and returns the objects on the host.
 func startAny(ctx context.Context, b *testing.B, n *harness.Node, args ...string) *dataplane.State {
 	b.Helper()
+	boot(ctx, b, n, args...)
+	state, err := n.State(ctx, extent)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return state
+}
+
+// boot starts a node's daemon and waits until it is ready.
+func boot(ctx context.Context, b *testing.B, n *harness.Node, args ...string) {
+	b.Helper()
 	if err := n.Start(args...); err != nil {
 		b.Fatal(err)
 	}
@@ -129,9 +141,4 @@ func startAny(ctx context.Context, b *testing.B, n *harness.Node, args ...string
 		ready, _ := n.Ready(ctx)
 		return ready
 	})
-	state, err := n.State(ctx, extent)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return state
 }

@@ -107,9 +107,18 @@ func hasRoute(b *testing.B, n *harness.Node, subnet netip.Prefix) bool {
 // forget ends a node's daemon and removes all its traces.
 func forget(ctx context.Context, b *testing.B, lab *harness.Lab, n *harness.Node) {
 	b.Helper()
+	forgetDevice(ctx, b, lab, n, device)
+}
+
+// forgetDevice is forget for a backend with another device, or with none.
+func forgetDevice(ctx context.Context, b *testing.B, lab *harness.Lab, n *harness.Node, device string) {
+	b.Helper()
 	env, err := n.SubnetEnv()
-	err = errors.Join(err, n.Stop(ctx), n.DeleteLink(device),
+	err = errors.Join(err, n.Stop(ctx),
 		lab.Store.DeleteKey(ctx, harness.SubnetKey(fmt.Sprintf("%s-24", env.Subnet[cidr.V4].Masked().Addr()))))
+	if device != "" {
+		err = errors.Join(err, n.DeleteLink(device))
+	}
 	for _, file := range []string{n.SubnetFile(), n.StateFile()} {
 		if gone := os.Remove(file); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)

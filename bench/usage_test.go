@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/internal/pace"
 )
 
 // cpuTime returns the CPU time, user and kernel, that a process has used with
@@ -44,10 +46,10 @@ func peakMemory(b *testing.B, pid int) int64 {
 // more, and returns the CPU time used by then.
 func rest(ctx context.Context, b *testing.B, pid int, mark time.Duration) time.Duration {
 	b.Helper()
-	const (
-		pass  = 2 * time.Millisecond   // of CPU; less is housekeeping
-		quiet = 150 * time.Millisecond // beyond the daemon's debounce
-		still = 200 * time.Microsecond // of CPU in that time
+	const quiet = 150 * time.Millisecond // beyond the daemon's debounce
+	var (
+		pass  = pace.Scale(2 * time.Millisecond)   // of CPU; less is housekeeping
+		still = pace.Scale(200 * time.Microsecond) // of CPU in the quiet time
 	)
 	used, since := cpuTime(b, pid), time.Now()
 	until(ctx, b, "the daemon to rest", func() bool {

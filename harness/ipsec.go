@@ -47,17 +47,41 @@ func (n *Node) RemoveCharon() error { return os.Remove(n.charonScript()) }
 
 // KillCharon kills the daemon's charon.
 func (n *Node) KillCharon() error {
-	files, err := os.ReadDir("/proc")
+	pid, err := n.CharonPID()
 	if err != nil {
 		return err
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// CharonPID returns the id of the process of the daemon's charon.
+func (n *Node) CharonPID() (int, error) {
+	files, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
 	}
 	for _, f := range files {
 		pid, err := strconv.Atoi(f.Name())
 		if err == nil && parentOf(pid) == n.PID() {
-			return syscall.Kill(pid, syscall.SIGKILL)
+			return pid, nil
 		}
 	}
-	return fmt.Errorf("node %s: its daemon runs no charon", n.Name)
+	return 0, fmt.Errorf("node %s: its daemon runs no charon", n.Name)
+}
+
+// Conns returns the number of connections that the node's charon has loaded.
+func (n *Node) Conns() (int, error) {
+	session, err := vici.NewSession(vici.WithSocketPath(n.charonSocket()))
+	if err != nil {
+		return 0, fmt.Errorf("node %s: charon: %w", n.Name, err)
+	}
+	defer session.Close()
+	m, err := session.CommandRequest("get-conns", nil)
+	if err != nil {
+		return 0, fmt.Errorf("node %s: get-conns: %w", n.Name, err)
+	}
+	names, _ := m.Get("conns").([]string)
+	return len(names), nil
 }
 
 // parentOf returns the parent of a process, or 0 if there is no such process.

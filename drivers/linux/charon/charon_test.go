@@ -34,12 +34,12 @@ var psk = dataplane.NewPassphrase(strings.Repeat("0123456789abcdef", 6))
 // node is a driver whose charon runs in the network namespace of a descriptor.
 type node struct {
 	*Driver
-	t *testing.T
+	t testing.TB
 }
 
 // newNode wraps charon, which keeps the number of its process in one file for all
 // namespaces.
-func newNode(t *testing.T, ns int) *node {
+func newNode(t testing.TB, ns int) *node {
 	t.Helper()
 	path, err := Find("")
 	if err != nil {
@@ -105,7 +105,7 @@ func (n *node) do(ops ...string) {
 	}
 }
 
-func parse(t *testing.T, lines ...string) []dataplane.Op {
+func parse(t testing.TB, lines ...string) []dataplane.Op {
 	t.Helper()
 	ops := make([]dataplane.Op, len(lines))
 	for i, line := range lines {
@@ -140,7 +140,7 @@ const (
 )
 
 // hosts returns a host whose uplink leads to another one.
-func hosts(t *testing.T) *linuxtest.Host {
+func hosts(t testing.TB) *linuxtest.Host {
 	t.Helper()
 	h := linuxtest.HostOf(t)
 	for _, line := range []string{"add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up",
