@@ -34,6 +34,7 @@ var features = map[string]func() error{
 	"esp":       tryESP,
 	"charon":    hasCharon,
 	"arp":       func() error { return hasTools("arp", "bridge", "ip") },
+	"wg":        func() error { return hasTools("wg", "ip") },
 	"vxlan":     func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
 	"rename":    tryRename,
 

@@ -39,7 +39,7 @@ type options struct {
 	Implementation              string
 	Overhead                    int
 
-	SubnetAddCommand string
+	PostStartupCommand, SubnetAddCommand string
 
 	RouteTableID any
 

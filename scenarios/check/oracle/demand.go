@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -56,6 +57,9 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 			d.addDevices(udpDevices(former))
 		}
 	}
+	maps.DeleteFunc(d.devices, func(name string, _ bool) bool { // commands of the operator make these
+		return n.backend == "extension" && strings.Contains(n.options.PostStartupCommand, name)
+	})
 	d.spare()
 	if n.backend == "wireguard" {
 		d.anyDevice = n.options.Implementation == "auto"
