@@ -65,8 +65,8 @@ func (k kind) record(i, version int) lease.Lease {
 	return p
 }
 
-// BenchmarkBackends compares backends by whole daemons on the kernel: vxlan, ipip and ipsec with a real charon. The hosts
-// of the peers do not exist. It needs a kernel with all three, such as that of bin/vm.
+// BenchmarkBackends compares backends by whole daemons on the kernel: vxlan, ipip and ipsec with a real charon.
+// The hosts of the peers do not exist. It needs a kernel with all three, such as that of bin/vm.
 //
 //	start   from the start of the process until the daemon is ready and the kernel has the objects of all peers
 //	idle    a minute without a change of the records or the host
@@ -147,7 +147,8 @@ func (m *candidate) findCharon(b *testing.B) {
 	if err != nil || conns < m.peers {
 		b.Fatalf("charon has %d connections of %d: %v", conns, m.peers, err)
 	}
-	if m.charon, err = m.n.CharonPID(); err != nil {
+	m.charon, err = m.n.CharonPID()
+	if err != nil {
 		b.Fatal(err)
 	}
 	m.charonCPU += cpuTime(b, m.charon)

@@ -170,8 +170,8 @@ func TestDeviceOfAForgottenRun(t *testing.T) {
 	}
 }
 
-// The operator's commands may make a device with a name that a backend uses: upstream's sample of wireguard does. A daemon
-// that was killed finds that device when it starts again.
+// The operator's commands may make a device with a name that a backend uses: upstream's sample of wireguard does. A
+// daemon that was killed finds that device when it starts again.
 func TestDeviceOfTheOperator(t *testing.T) {
 	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"extension",`+
 		`"PostStartupCommand":"ip link add flannel-wg type wireguard"}}`)

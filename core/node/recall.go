@@ -46,8 +46,8 @@ func (n *Node) recallDevices() {
 	}
 }
 
-// isOperators reports whether commands of the config name a device. Then an operator's command has made it, such as those
-// of upstream's wireguard sample, whose device has the name of the backend wireguard's.
+// isOperators reports whether commands of the config name a device. Then an operator's command has made it, such as
+// those of upstream's wireguard sample, whose device has the name of the backend wireguard's.
 func (n *Node) isOperators(device string) bool {
 	return bytes.Contains(n.network.config.Backend.Options, []byte(device))
 }

@@ -62,7 +62,8 @@ func loads(peers int) (ops []dataplane.Op) {
 	ops = append(ops, dataplane.Op{Verb: dataplane.Replace, Object: own})
 	for i := range peers {
 		c := connOf(i, 16)
-		ops = append(ops, dataplane.Op{Verb: dataplane.Replace, Object: keyOf(c)}, dataplane.Op{Verb: dataplane.Replace, Object: c})
+		ops = append(ops, dataplane.Op{Verb: dataplane.Replace, Object: keyOf(c)},
+			dataplane.Op{Verb: dataplane.Replace, Object: c})
 	}
 	return ops
 }

@@ -91,7 +91,8 @@ func TestKeysAreLoadedWithoutReadingAll(t *testing.T) {
 		former.Name(), former.Name(), psk.Name()))
 }
 
-// A plan may run out of time while charon is busy. Charon keeps what it has been loaded with, and the next plan loads the rest.
+// A plan may run out of time while charon is busy. Charon keeps what it has been loaded with, and the next plan loads
+// the rest.
 func TestPlanRunsOutOfTime(t *testing.T) {
 	n := newNode(t, int(hosts(t).NS))
 	n.do("add ike charon", "replace shared-key 192.168.64.1 PSK")
