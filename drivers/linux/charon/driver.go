@@ -165,8 +165,8 @@ func (d *Driver) apply(ctx context.Context, op dataplane.Op) error {
 }
 
 // grace is how long a request may take at least, whatever is left of the time of its plan. Charon may be busy with the
-// keys of thousands of tunnels: then a plan runs out of time, and the next one goes on where it ended. Only a charon that
-// leaves one request without an answer is ended.
+// keys of thousands of tunnels: then a plan runs out of time, and the next one goes on where it ended. Only a charon
+// that leaves one request without an answer is ended.
 const grace = 10 * time.Second
 
 // patience returns a context that ends with another one, but leaves time for one request at its deadline.
