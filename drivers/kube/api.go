@@ -3,6 +3,7 @@ package kube
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -50,9 +51,18 @@ type stream interface {
 // objects without a pause that other clients notice.
 const chunk = "500"
 
-// dialTime bounds a new connection; it is also the interval of checks of an
-// idle one.
+// dialTime bounds a new connection.
 const dialTime = 30 * time.Second
+
+// keepAlive checks a connection on which nothing comes, and ends it 45 s after the other end is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// silence is how long a watch may bring nothing: an API server sends a bookmark each minute or so
+// (bookmarkFrequency in its cacher.go). A load balancer may keep a connection alive whose other half is dead.
+const silence = 3 * time.Minute
+
+// errSilent ends a watch that brings nothing.
+var errSilent = fmt.Errorf("nothing came for %v, not even a bookmark", silence)
 
 // watchTime is the least duration of a watch at the server, so that the load
 // spreads over its replicas again; the client ends a watch after one and a half
@@ -79,9 +89,12 @@ func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
 	cfg.QPS, cfg.Burst = requestsPerSecond, requestsAtOnce
 	s := &server{names: names, base: cfg.Dial}
 	if s.base == nil {
-		s.base = (&net.Dialer{Timeout: dialTime, KeepAlive: dialTime}).DialContext
+		s.base = (&net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}).DialContext
 	}
 	cfg.Dial = s.dial
+	// An event of a watch costs half as much as with HTTP/2, which sends an update of its window and wakes
+	// another goroutine for each. Besides the watch a daemon has few requests, so it seldom holds a second connection.
+	cfg.NextProtos = []string{"http/1.1"}
 	var err error
 	s.client, err = rest.RESTClientFor(cfg)
 	if err != nil {
@@ -145,20 +158,26 @@ func (s *server) open(ctx context.Context, whole bool, req *rest.Request) (strea
 	if !whole {
 		accept += metadataOnly
 	}
-	ctx, cancel := context.WithTimeout(ctx, length+watchTime/2)
+	ctx, stop := context.WithTimeout(ctx, length+watchTime/2)
+	ctx, cancel := context.WithCancelCause(ctx)
+	end := func(cause error) {
+		cancel(cause)
+		stop()
+	}
 	body, err := req.Resource("nodes").SetHeader("Accept", accept).
 		Param("watch", "true").Param("allowWatchBookmarks", "true").
 		Param("timeoutSeconds", strconv.Itoa(int(length/time.Second))).Stream(ctx)
 	if err != nil {
-		cancel()
+		end(nil)
 		return nil, err
 	}
-	return &serverStream{body, reader{from: buffered(body)}, s.names, !whole, cancel}, nil
+	return &serverStream{
+		body: body, reader: reader{from: buffered(body)}, names: s.names, partial: !whole,
+		ctx: ctx, end: end, quiet: time.AfterFunc(silence, func() { end(errSilent) }),
+	}, nil
 }
 
-// buffered reads an answer in large parts. For each read of 4 kB or more, the
-// HTTP/2 client sends the server an update of the window, a system call that
-// costs more than the decoding of a node.
+// buffered reads an answer in large parts.
 func buffered(body io.Reader) *bufio.Reader { return bufio.NewReaderSize(body, 64<<10) }
 
 type serverStream struct {
@@ -166,21 +185,28 @@ type serverStream struct {
 	reader  reader
 	names   nodelease.Names
 	partial bool
-	cancel  context.CancelFunc
+	ctx     context.Context // ends with the watch
+	end     context.CancelCauseFunc
+	quiet   *time.Timer // ends a watch that brings nothing
 }
 
 func (s *serverStream) next() (string, item, error) {
 	frame, err := s.reader.frame()
 	if err != nil {
+		if errors.Is(context.Cause(s.ctx), errSilent) {
+			err = errSilent
+		}
 		return "", item{}, err
 	}
+	s.quiet.Reset(silence)
 	kind, it, err := decodeEvent(frame, s.names)
 	it.partial = s.partial
 	return kind, it, err
 }
 
 func (s *serverStream) Close() error {
-	s.cancel()
+	s.quiet.Stop()
+	s.end(nil)
 	return s.body.Close()
 }
 

@@ -24,9 +24,8 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestAnswersAreReadInLargeParts: a client of HTTP/2 sends an update of the
-// window for each part that it reads.
-func TestAnswersAreReadInLargeParts(t *testing.T) {
+// TestEventsCostNoWrites: with HTTP/2 a client sends an update of its window for each event that it reads.
+func TestEventsCostNoWrites(t *testing.T) {
 	const nodes = 1000
 	upstream := httptest.NewUnstartedServer(kubetest.Crowd(nodes, false))
 	upstream.EnableHTTP2 = true
@@ -61,8 +60,8 @@ func TestAnswersAreReadInLargeParts(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d writes for %d nodes", writes.Load(), nodes)
-	if most := int64(nodes); writes.Load() > most {
-		t.Errorf("%d writes to read %d nodes, want at most %d", writes.Load(), nodes, most)
+	const most = 10 // TLS and a request
+	if n := writes.Load(); n == 0 || n > most {
+		t.Errorf("%d writes to read %d nodes, want at most %d", n, nodes, most)
 	}
 }
