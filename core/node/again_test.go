@@ -188,6 +188,40 @@ func TestPlanNeedsAReading(t *testing.T) {
 	}
 }
 
+// TestChangesWaitForTheirLook changes a lease while the look is under way that shows the effect of a plan for another one.
+// That look ends as if nothing had happened, and the change has looks at few objects of its own, one debounce later: in a
+// cluster where leases change all the time, the node would otherwise look at everything without a pause.
+func TestChangesWaitForTheirLook(t *testing.T) {
+	w := atRest(t)
+	w.put(vxlanPeer("10.5.3.0-24", 9))
+	w.n.Step(w.now, Input{View: w.view()})
+	w.now = w.now.Add(time.Second)
+	w.n.Step(w.now, Input{})
+	for range 2 { // the look, then the plan
+		in, _ := w.perform(w.n.Ready())
+		w.n.Step(w.now, in)
+	}
+	in, _ := w.perform(w.n.Ready())
+	if len(w.looks) != 2 || in.Lanes[HostLane].Looked == nil {
+		t.Fatalf("%d looks, want the second one to be under way after the plan", len(w.looks))
+	}
+	w.put(vxlanPeer("10.5.4.0-24", 10))
+	in.View = w.view()
+	changed := w.now
+	w.run(in)
+	if w.status().Ready == false {
+		t.Errorf("not ready while a change waits for its look: %v", w.status().Reasons)
+	}
+	w.pass(time.Second)
+	w.wantReady()
+	if got := w.again(); len(got) != 4 || slices.Contains(got, "all") {
+		t.Errorf("looks at %q, want four at few objects", got)
+	}
+	if at := w.n.hostLane().lastLook; at.Sub(changed) < w.n.opts.Debounce || len(w.plans) != 2 {
+		t.Errorf("%d plans, the last look %v after the change, want it a debounce later", len(w.plans), at.Sub(changed))
+	}
+}
+
 // TestRefusedPeerNeedsAReading lets the time of a new attempt for a refused peer come while the
 // node looks because of another peer. The attempt is not over before the kernel has been asked.
 func TestRefusedPeerNeedsAReading(t *testing.T) {

@@ -103,7 +103,7 @@ func (p hostPart) look() Look {
 	extent.Reach = n.reach()
 	n.host.asked = extent.Reach
 	extent.Again = n.again()
-	n.host.again = extent.Again
+	n.host.again, n.host.effect = extent.Again, n.hostLane().cause == causePlan
 	n.files.seen = true
 	return Look{Extent: extent, SubnetFile: true}
 }
@@ -138,7 +138,12 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 		l.waits()
 		return nil, false
 	}
-	want, moved := n.wanted()
+	want, moved := h.want.state, false
+	if n.confirms() {
+		l.lookBy(n.now.Add(n.opts.Debounce), causeChange)
+	} else {
+		want, moved = n.wanted()
+	}
 	n.checkForwarding()
 	if moved || h.withheld > 0 {
 		l.moved()

@@ -117,6 +117,7 @@ type hostState struct {
 	coming     wantCache // the rendering for a look that reads only what it changes; zero: none
 
 	again   []dataplane.Object // that the last look read; nil: everything
+	effect  bool               // the last look was to show the effect of a plan
 	planned []dataplane.Object // those of the last plan, or more than fewObjects of them
 
 	kept map[string]dataplane.PublicKey // see keptKeys
