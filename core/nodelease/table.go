@@ -24,6 +24,7 @@ type Table struct {
 	revision int64 // of the last change that concerns flannel
 	turn     int   // counts the calls of Set
 	view     *view // derived from nodes; nil: not made yet
+	last     last
 	own      own
 }
 
@@ -51,7 +52,7 @@ func NewTable(self string, doc lease.Document, network config.Network) *Table {
 // SetConfig puts another config in force, and reads all nodes again with it.
 func (t *Table) SetConfig(doc lease.Document, network config.Network) {
 	t.doc, t.network = doc, network
-	t.view = nil
+	t.changed(t.revision)
 	t.reread(t.nodes)
 }
 
@@ -85,7 +86,11 @@ func (t *Table) Set(n Node, revision int64) bool {
 	}
 	e := t.read(n, revision, old)
 	t.nodes[n.Name], e.turn = e, t.turn
-	t.changed(max(t.revision, revision))
+	if n.Name != t.self && e.claimsLike(old) {
+		t.replaced(old, e)
+	} else {
+		t.changed(max(t.revision, revision))
+	}
 	return true
 }
 
@@ -150,7 +155,7 @@ func (l *Listing) End(revision int64) bool {
 	return news
 }
 
-func (t *Table) changed(revision int64) { t.revision, t.view = revision, nil }
+func (t *Table) changed(revision int64) { t.revision, t.view, t.last = revision, nil, last{} }
 
 // read makes an entry. An unreadable value leaves the last good one in force for
 // the same node with the same subnet, since the peer has most likely not moved.
@@ -177,13 +182,20 @@ func (t *Table) read(n Node, revision int64, old *entry) *entry {
 // returns the same pointers until something changes.
 func (t *Table) Snapshot() (*lease.Snapshot, *lease.Assigned) {
 	if t.view == nil {
-		t.view = &view{t.snapshot(), t.assigned()}
+		snap := t.last.snapshot(t.revision)
+		if snap == nil {
+			snap = t.snapshot()
+		}
+		t.view, t.last = &view{snap, t.assigned()}, last{snap: snap}
 	}
 	return t.view.snap, t.view.assigned
 }
 
 // Revision returns that of the last change that concerns flannel; 0: nothing is known.
 func (t *Table) Revision() int64 { return t.revision }
+
+// Len returns the number of nodes.
+func (t *Table) Len() int { return len(t.nodes) }
 
 // Node returns the last known state of a node, and the revision of the last news of it; 0: none is known.
 func (t *Table) Node(name string) (Node, int64) {
