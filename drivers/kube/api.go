@@ -29,8 +29,9 @@ type api interface {
 	list(ctx context.Context, token string, each func(item)) (page, error)
 	// stream reads all nodes, as a watch that begins with them.
 	stream(ctx context.Context) (stream, error)
-	// watch follows all nodes from a revision on. Unless whole is set, its items are partial.
-	watch(ctx context.Context, from int64, whole bool) (stream, error)
+	// watch follows all nodes from a revision on. Unless whole is set, its items are partial. Many says that
+	// events come all the time.
+	watch(ctx context.Context, from int64, whole, many bool) (stream, error)
 	// get reads a node as of a revision or later.
 	get(ctx context.Context, name string, from int64) (item, error)
 	// patch changes the status subresource of a node.
@@ -58,7 +59,8 @@ const dialTime = 30 * time.Second
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // silence is how long a watch may bring nothing: an API server sends a bookmark each minute or so
-// (bookmarkFrequency in its cacher.go). A load balancer may keep a connection alive whose other half is dead.
+// (bookmarkFrequency in its cacher.go). What keeps a connection alive, such as a load balancer or HTTP/2's pings, may
+// be alive when the watch is not.
 const silence = 3 * time.Minute
 
 // errSilent ends a watch that brings nothing.
@@ -72,6 +74,7 @@ const watchTime = 5 * time.Minute
 // server is a real API server.
 type server struct {
 	client *rest.RESTClient
+	simple *rest.RESTClient // speaks HTTP/1.1, for watches with many events
 	names  nodelease.Names
 	base   func(ctx context.Context, network, address string) (net.Conn, error)
 	conns  orphans.Conns
@@ -92,12 +95,12 @@ func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
 		s.base = (&net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}).DialContext
 	}
 	cfg.Dial = s.dial
-	// An event of a watch costs half as much as with HTTP/2, which sends an update of its window and wakes
-	// another goroutine for each. Besides the watch a daemon has few requests, so it seldom holds a second connection.
-	cfg.NextProtos = []string{"http/1.1"}
-	var err error
+	simple := rest.CopyConfig(cfg)
+	simple.NextProtos = []string{"http/1.1"}
+	var err, other error
 	s.client, err = rest.RESTClientFor(cfg)
-	if err != nil {
+	s.simple, other = rest.RESTClientFor(simple)
+	if err := errors.Join(err, other); err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	return s, nil
@@ -121,9 +124,11 @@ const (
 // request begins a request. It first closes connections from addresses that the
 // host has lost: the request may announce the new one. client-go must not retry
 // it, because its callers do, with a growing delay.
-func (s *server) request(verb string) *rest.Request {
+func (s *server) request(verb string) *rest.Request { return s.requestBy(s.client, verb) }
+
+func (s *server) requestBy(client *rest.RESTClient, verb string) *rest.Request {
 	s.conns.Cut()
-	return s.client.Verb(verb).MaxRetries(0)
+	return client.Verb(verb).MaxRetries(0)
 }
 
 func (s *server) list(ctx context.Context, token string, each func(item)) (page, error) {
@@ -144,8 +149,15 @@ func (s *server) stream(ctx context.Context) (stream, error) {
 		Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan)))
 }
 
-func (s *server) watch(ctx context.Context, from int64, whole bool) (stream, error) {
-	return s.open(ctx, whole, s.request(http.MethodGet).Param("resourceVersion", strconv.FormatInt(from, 10)))
+// watch implements [api]. Where events come one by one and all the time, each costs half as much CPU by HTTP/1.1: HTTP/2
+// sends an update of its window and wakes another goroutine for it. Where they are rare, the pings of HTTP/2 keep load
+// balancers from ending a connection that looks idle.
+func (s *server) watch(ctx context.Context, from int64, whole, many bool) (stream, error) {
+	client := s.client
+	if many {
+		client = s.simple
+	}
+	return s.open(ctx, whole, s.requestBy(client, http.MethodGet).Param("resourceVersion", strconv.FormatInt(from, 10)))
 }
 
 // metadataOnly asks the API server for the metadata of objects alone.
@@ -164,20 +176,26 @@ func (s *server) open(ctx context.Context, whole bool, req *rest.Request) (strea
 		cancel(cause)
 		stop()
 	}
+	quiet := time.AfterFunc(silence, func() { end(errSilent) })
 	body, err := req.Resource("nodes").SetHeader("Accept", accept).
 		Param("watch", "true").Param("allowWatchBookmarks", "true").
 		Param("timeoutSeconds", strconv.Itoa(int(length/time.Second))).Stream(ctx)
 	if err != nil {
+		if errors.Is(context.Cause(ctx), errSilent) {
+			err = errSilent
+		}
+		quiet.Stop()
 		end(nil)
 		return nil, err
 	}
 	return &serverStream{
-		body: body, reader: reader{from: buffered(body)}, names: s.names, partial: !whole,
-		ctx: ctx, end: end, quiet: time.AfterFunc(silence, func() { end(errSilent) }),
+		body: body, reader: reader{from: buffered(body)}, names: s.names, partial: !whole, ctx: ctx, end: end, quiet: quiet,
 	}, nil
 }
 
-// buffered reads an answer in large parts.
+// buffered reads an answer in large parts. For each read of 4 kB or more, the
+// HTTP/2 client sends the server an update of the window, a system call that
+// costs more than the decoding of a node.
 func buffered(body io.Reader) *bufio.Reader { return bufio.NewReaderSize(body, 64<<10) }
 
 type serverStream struct {
@@ -194,7 +212,7 @@ func (s *serverStream) next() (string, item, error) {
 	frame, err := s.reader.frame()
 	if err != nil {
 		if errors.Is(context.Cause(s.ctx), errSilent) {
-			err = errSilent
+			err = io.EOF // as at an orderly end: the next watch shows whether the server is well
 		}
 		return "", item{}, err
 	}

@@ -69,7 +69,7 @@ func (c *clientset) stream(context.Context) (stream, error) {
 }
 
 // watch returns a stream of whole objects: the fake has no metadata alone.
-func (c *clientset) watch(ctx context.Context, _ int64, _ bool) (stream, error) {
+func (c *clientset) watch(ctx context.Context, _ int64, _, _ bool) (stream, error) {
 	return clientStream{c, ctx}, nil
 }
 

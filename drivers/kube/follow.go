@@ -155,9 +155,19 @@ func (s *Store) stream(ctx context.Context) error {
 	return unwatched(err)
 }
 
+// manyNodes is the size of a cluster in which some event comes every second: each kubelet writes its status every five
+// minutes at least.
+const manyNodes = 1000
+
+func (s *Store) many() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.Len() >= manyNodes
+}
+
 // watch opens a watch at the view's revision and follows it.
 func (s *Store) watch(ctx context.Context) (followed time.Duration, err error) {
-	st, err := s.api.watch(ctx, s.at, s.whole)
+	st, err := s.api.watch(ctx, s.at, s.whole, s.many())
 	if err == nil {
 		defer st.Close()
 		followed, err = s.follow(ctx, st)
