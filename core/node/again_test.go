@@ -188,9 +188,9 @@ func TestPlanNeedsAReading(t *testing.T) {
 	}
 }
 
-// TestChangesWaitForTheirLook changes a lease while the look is under way that shows the effect of a plan for another one.
-// That look ends as if nothing had happened, and the change has looks at few objects of its own, one debounce later: in a
-// cluster where leases change all the time, the node would otherwise look at everything without a pause.
+// TestChangesWaitForTheirLook changes a lease while the look is under way that shows the effect of a plan for another
+// one. That look ends as if nothing had happened, and the change has looks at few objects of its own, one debounce
+// later: in a cluster where leases change all the time, the node would otherwise look at everything without a pause.
 func TestChangesWaitForTheirLook(t *testing.T) {
 	w := atRest(t)
 	w.put(vxlanPeer("10.5.3.0-24", 9))

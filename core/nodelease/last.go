@@ -10,7 +10,7 @@ import (
 
 // last is the last snapshot, with the leases that have taken the place of others since. While nodes only publish other
 // values for what they have claimed before, the next snapshot follows from the last one: to rank the claims of 5,000
-// nodes anew costs two milliseconds.
+// nodes anew takes milliseconds.
 type last struct {
 	snap *lease.Snapshot // nil: the next snapshot does not follow from the last one
 	news []replacement   // in order
@@ -19,8 +19,8 @@ type last struct {
 // replacement is a lease and its successor of the same key.
 type replacement struct{ was, now *lease.Lease }
 
-// claimsLike reports whether a node claims the same subnets and addresses by the same right as its last entry, so that no
-// conflict between nodes begins or ends.
+// claimsLike reports whether a node claims the same subnets and addresses by the same right as its last entry, so
+// that no conflict between nodes begins or ends.
 func (e *entry) claimsLike(old *entry) bool {
 	if old == nil || old.flaw != "" || e.flaw != "" || !e.lease.Key.IsValid() {
 		return false
@@ -40,8 +40,8 @@ func (t *Table) replaced(old, e *entry) {
 	}
 }
 
-// snapshot returns the snapshot that follows, as of a revision, or nil if it does not: a lease that lost a conflict is not in
-// the last one.
+// snapshot returns the snapshot that follows, as of a revision, or nil if it does not: a lease that lost a conflict is
+// not in the last one.
 func (l *last) snapshot(revision int64) *lease.Snapshot {
 	if l.snap == nil {
 		return nil

@@ -155,7 +155,10 @@ func (l *Listing) End(revision int64) bool {
 	return news
 }
 
-func (t *Table) changed(revision int64) { t.revision, t.view, t.last = revision, nil, last{} }
+func (t *Table) changed(revision int64) {
+	t.revision, t.view = revision, nil
+	t.last = last{}
+}
 
 // read makes an entry. An unreadable value leaves the last good one in force for
 // the same node with the same subnet, since the peer has most likely not moved.

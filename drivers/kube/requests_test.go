@@ -308,8 +308,8 @@ func TestDelayBeginsAnew(t *testing.T) {
 	})
 }
 
-// TestSilentWatch lets a watch bring nothing, not even bookmarks, after the header of its answer or without it: the store opens
-// another one.
+// TestSilentWatch lets a watch bring nothing, not even bookmarks, after the header of its answer or without it: the
+// store opens another one.
 func TestSilentWatch(t *testing.T) {
 	for name, header := range map[string]bool{"after the header": true, "from the beginning": false} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { silentWatch(t, header) }) })
