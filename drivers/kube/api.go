@@ -150,8 +150,8 @@ func (s *server) stream(ctx context.Context) (stream, error) {
 }
 
 // watch implements [api]. Where events come one by one and all the time, each costs half as much CPU by HTTP/1.1:
-// HTTP/2 sends an update of its window and wakes another goroutine for it. Where they are rare, the pings of HTTP/2 keep
-// load balancers from ending a connection that looks idle.
+// HTTP/2 sends an update of its window and wakes another goroutine for it. Where they are rare, the pings of HTTP/2
+// keep load balancers from ending a connection that looks idle.
 func (s *server) watch(ctx context.Context, from int64, whole, many bool) (stream, error) {
 	client := s.client
 	if many {

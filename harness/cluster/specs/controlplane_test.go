@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -98,10 +97,13 @@ var _ = Describe("the API server", func() {
 func stopAPIServer(ctx context.Context) (start func(context.Context)) {
 	GinkgoHelper()
 	Expect(kube.StopAPIServer(ctx)).To(Succeed())
-	var once sync.Once
+	started := false
 	start = func(ctx context.Context) {
 		GinkgoHelper()
-		once.Do(func() { Expect(kube.StartAPIServer(ctx)).To(Succeed()) })
+		if !started {
+			Expect(kube.StartAPIServer(ctx)).To(Succeed())
+			started = true
+		}
 	}
 	DeferCleanup(start)
 	return start
