@@ -33,7 +33,7 @@ type Options struct {
 	Kernel func() error
 }
 
-// Driver runs charon. Its calls are made one at a time.
+// Driver runs charon. Its calls are made one at a time, except that Close may be called at any time.
 type Driver struct {
 	opts   Options
 	socket string
@@ -42,6 +42,11 @@ type Driver struct {
 	// kernelKeys lists the ESP keys in the kernel, and dropKey removes one.
 	kernelKeys func() ([]netlink.XfrmState, error)
 	dropKey    func(*netlink.XfrmState) error
+
+	// Close ends closing, which ends the call under way, and then waits for calls.
+	closing context.Context
+	refuse  context.CancelFunc
+	calls   sync.Mutex
 
 	child      *child
 	session    *vici.Session
@@ -63,18 +68,36 @@ func New(opts Options) (*Driver, error) {
 			opts.URI, DefaultURI)
 	}
 	keys := func() ([]netlink.XfrmState, error) { return wholedump.Here.XfrmStateList(netlink.FAMILY_V4) }
+	closing, refuse := context.WithCancel(context.Background())
 	return &Driver{
 		opts: opts, socket: socket, hints: wake.NewSignal(), kernelKeys: keys, dropKey: wholedump.Here.XfrmStateDel,
+		closing: closing, refuse: refuse,
 	}, nil
 }
 
 // Hints implements [driver.Lane].
 func (d *Driver) Hints() <-chan struct{} { return d.hints }
 
-// Close ends charon in order.
+// Close ends charon in order, also beside a call that the daemon waits for no longer. That call ends first, as if
+// its context were cancelled, and later calls do nothing.
 func (d *Driver) Close() error {
+	d.refuse()
+	d.calls.Lock()
+	defer d.calls.Unlock()
 	d.end()
 	return nil
+}
+
+// begin begins a call, whose context Close ends too. Call done at its end.
+func (d *Driver) begin(ctx context.Context) (call context.Context, done func()) {
+	d.calls.Lock()
+	call, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(d.closing, cancel)
+	return call, func() {
+		stop()
+		cancel()
+		d.calls.Unlock()
+	}
 }
 
 // end ends charon, if it runs, and forgets what it was loaded with.
@@ -109,6 +132,8 @@ func (d *Driver) running() bool {
 
 // Look implements [driver.Lane].
 func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
+	ctx, done := d.begin(ctx)
+	defer done()
 	d.passphrase = extent.Passphrase
 	state := dataplane.NewState()
 	if !d.running() {
@@ -131,14 +156,13 @@ func isBroken(err error) bool {
 	return errors.Is(err, io.EOF) || errors.As(err, new(*net.OpError))
 }
 
-// within calls do, and closes the session if the context ends first: the calls of
-// package vici know no context.
+// within calls do, and ends charon if the context ends first. The calls of package vici know no context, and closing
+// their session waits for an answer too, so only the end of charon ends a request.
 func (d *Driver) within(ctx context.Context, do func() error) error {
-	session := d.session
-	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
+	stop := context.AfterFunc(ctx, d.child.stop)
 	err := do()
 	if !stop() {
-		d.end() // a charon that does not answer is of no use
+		d.end()
 		return errors.Join(ctx.Err(), err)
 	}
 	return err
@@ -146,6 +170,8 @@ func (d *Driver) within(ctx context.Context, do func() error) error {
 
 // Apply implements [driver.Lane].
 func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	ctx, done := d.begin(ctx)
+	defer done()
 	return driver.ApplyEach(ops, func(op dataplane.Op) error { return d.apply(ctx, op) })
 }
 
@@ -159,34 +185,17 @@ func (d *Driver) apply(ctx context.Context, op dataplane.Op) error {
 	if !d.running() {
 		return fmt.Errorf("charon does not run: %w", driver.ErrNotFound)
 	}
-	patient, cancel := patience(ctx)
-	defer cancel()
-	return d.within(patient, func() error { return d.applyLoaded(op) })
+	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) < grace {
+		return fmt.Errorf("the plan's time is over: %w", context.DeadlineExceeded)
+	}
+	return d.within(ctx, func() error { return d.applyLoaded(op) })
 }
 
-// grace is how long a request may take at least, whatever is left of the time of its plan. Charon may be busy with the
-// keys of thousands of tunnels: then a plan runs out of time, and the next one goes on where it ended. Only a charon
-// that leaves one request without an answer is ended.
+// grace is how long before the end of its plan a request must begin, so each request has that time at least. Charon
+// may be busy with the keys of thousands of tunnels: then a plan runs out of time between two requests, and the next
+// plan goes on where it ended. Only a charon that leaves one request without an answer is ended. A request does not
+// outlast the plan's deadline instead, because a context that has ended no longer shows that the daemon stops.
 const grace = 10 * time.Second
-
-// patience returns a context that ends with another one, but leaves time for one request at its deadline.
-func patience(ctx context.Context) (patient context.Context, cancel func()) {
-	deadline, limited := ctx.Deadline()
-	least := time.Now().Add(grace)
-	if !limited || deadline.After(least) {
-		return ctx, func() {}
-	}
-	patient, end := context.WithDeadline(context.WithoutCancel(ctx), least)
-	stop := context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			end()
-		}
-	})
-	return patient, func() {
-		stop()
-		end()
-	}
-}
 
 func (d *Driver) applyDaemon(ctx context.Context, verb dataplane.Verb, o dataplane.IKEDaemon) error {
 	switch {
@@ -241,12 +250,13 @@ func (d *Driver) start(ctx context.Context) error {
 	}
 	d.child, d.conns = c, map[dataplane.ConnKey]dataplane.Conn{}
 	d.shared = map[dataplane.SharedKeyKey]dataplane.SharedKey{}
-	return d.watch(c, d.session)
+	return d.watch(ctx, c, d.session)
 }
 
 // watch hints when charon ends, or a tunnel comes or goes.
-func (d *Driver) watch(c *child, session *vici.Session) error {
-	if err := session.Subscribe("ike-updown", "child-updown"); err != nil {
+func (d *Driver) watch(ctx context.Context, c *child, session *vici.Session) error {
+	err := d.within(ctx, func() error { return session.Subscribe("ike-updown", "child-updown") })
+	if err != nil {
 		d.end()
 		return fmt.Errorf("listen to charon: %w", err)
 	}

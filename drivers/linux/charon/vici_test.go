@@ -15,6 +15,7 @@ import (
 	"github.com/strongswan/govici/vici"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // loaded is the message that loads a connection, in the order of its names. Peers depend on the
@@ -96,9 +97,11 @@ func TestKeysAreLoadedWithoutReadingAll(t *testing.T) {
 func TestPlanRunsOutOfTime(t *testing.T) {
 	n := newNode(t, int(hosts(t).NS))
 	n.do("add ike charon", "replace shared-key 192.168.64.1 PSK")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), grace+time.Second)
 	defer cancel()
-	n.recordBy(&recorder{until: ctx.Done()})
+	last, over := context.WithTimeout(ctx, time.Second)
+	defer over()
+	n.recordBy(&recorder{until: last.Done()})
 	errs := n.Apply(ctx, parse(t, "replace shared-key 192.168.64.2 PSK", "replace shared-key 192.168.64.3 PSK"))
 	if errs[0] != nil || !errors.Is(errs[1], context.DeadlineExceeded) {
 		t.Errorf("the request under way: %v, want none; the next one: %v, want that the time is over", errs[0], errs[1])
@@ -124,6 +127,8 @@ type recorder struct {
 	until <-chan struct{} // nothing is sent before it is closed; nil: at once
 	mu    sync.Mutex
 	sent  strings.Builder
+
+	writing wake.Signal // tells that a request is being sent; nil: no reader
 }
 
 // dial returns a connection to charon that is recorded.
@@ -152,6 +157,7 @@ func (c recorded) Write(p []byte) (int, error) {
 	c.in.mu.Lock()
 	c.in.sent.Write(p)
 	c.in.mu.Unlock()
+	c.in.writing.Send()
 	return c.Conn.Write(p)
 }
 
