@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flanneld/flannel/core/command"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -196,7 +197,7 @@ func FuzzDataIsOnlyData(f *testing.F) {
 }
 
 // A command may keep a file for a later one, by a name without a folder: upstream's wireguard sample keeps its
-// private key so. Each daemon has a folder of its own for that.
+// private key so. Daemons whose records are in different folders do not share such files.
 func TestCommandsRunBesideTheRecord(t *testing.T) {
 	for _, content := range []string{"first", "second"} {
 		dir := t.TempDir()
@@ -207,5 +208,43 @@ func TestCommandsRunBesideTheRecord(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join(dir, "lib", "kept")); string(got) != content {
 			t.Errorf("the folder of the record holds %q, want %q: %v", got, content, err)
 		}
+	}
+}
+
+// Commands still run after another program has removed the folder of the record, in one that is made again, or in the
+// root directory if that fails.
+func TestFolderIsRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "lib")
+	if err := os.Mkdir(dir, dirMode); err != nil {
+		t.Fatal(err)
+	}
+	h := host{&file{path: filepath.Join(dir, "state.commands")}}
+	where := func(want string) {
+		t.Helper()
+		got, err := h.Run(t.Context(), "pwd", command.About{Limit: time.Minute})
+		if got != want || err != nil {
+			t.Errorf("a command runs in %q, want %q: %v", got, want, err)
+		}
+	}
+	where(dir)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	where(dir)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, fileMode); err != nil {
+		t.Fatal(err)
+	}
+	where("/")
+}
+
+// A shell that cannot start in its folder is an error that names the folder.
+func TestMissingFolderIsNamed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	_, err := run(t.Context(), dir, "true", command.About{Limit: time.Minute})
+	if err == nil || !strings.Contains(err.Error(), "start the shell in folder "+dir+": ") {
+		t.Error(err)
 	}
 }

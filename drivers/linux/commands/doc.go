@@ -4,6 +4,7 @@
 // It implements [driver.Lane] with package command, which decides which text
 // runs when. Each text runs with "sh -c" in a process group of its own, in the
 // record's folder, with the daemon's environment and the variables of the command.
+// Where the folder is missing and cannot be made, that is the root directory.
 // No data of a peer becomes a part of the text or an argument. At the time limit
 // the whole group is killed.
 //

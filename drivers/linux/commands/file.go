@@ -34,13 +34,18 @@ type file struct {
 	boot string
 }
 
-// folder is where commands run: the record's own, since a command may keep a file there for
-// a later one, and the root directory is read-only in many containers and units.
+// folder returns the folder where commands run: the record's own, since a command may keep a file there for
+// a later one, and the root directory is read-only in many containers and units. It makes the folder if another program
+// has removed it. Where that fails, commands run in the root directory: most of them need no folder.
 func (f *file) folder() string {
 	if f.path == "" {
 		return "/"
 	}
-	return filepath.Dir(f.path)
+	dir := filepath.Dir(f.path)
+	if os.MkdirAll(dir, dirMode) != nil {
+		return "/"
+	}
+	return dir
 }
 
 // bootID identifies the present boot of the machine.

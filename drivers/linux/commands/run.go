@@ -52,7 +52,7 @@ func run(ctx context.Context, dir, text string, about command.About) (string, er
 	case errors.Is(err, exec.ErrWaitDelay): // it ended well, and a child in the background holds its output
 		return text, nil
 	case err != nil:
-		return "", fmt.Errorf("start the shell: %w", err)
+		return "", fmt.Errorf("start the shell in folder %s: %w", dir, err)
 	}
 	return text, nil
 }
