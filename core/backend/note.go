@@ -46,4 +46,6 @@ type Commander interface {
 	Prepare() *dataplane.State
 	// Undo returns the text that undoes the command of a departed peer.
 	Undo() string
+	// Mentions reports whether a command has the name of a device as a word.
+	Mentions(device string) bool
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Stage says when a [Command] runs. A run in one stage may undo the effects of
@@ -100,6 +102,15 @@ func (c Command) SameRun(o Command) bool {
 func (c Command) InForce(want Command) bool {
 	c.Output = want.Output
 	return c == want
+}
+
+// Mentions reports whether Text or Undo has the name of a device as a word: not as a part of a longer name.
+func (c Command) Mentions(device string) bool {
+	between := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(".-_", r)
+	}
+	in := func(text string) bool { return slices.Contains(strings.FieldsFunc(text, between), device) }
+	return in(c.Text) || in(c.Undo)
 }
 
 // String returns the canonical form, such as

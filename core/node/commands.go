@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/flanneld/flannel/core/backend/all"
@@ -24,6 +25,7 @@ const commandBatch = 32
 
 // commandsState holds the operator's commands that have run.
 type commandsState struct {
+	looked   bool // have is known
 	have     *dataplane.State
 	running  []dataplane.Op   // the last plan, until a look has shown its effect
 	aim      *dataplane.State // of the last comparison
@@ -128,6 +130,7 @@ func (commandsPart) look() Look { return Look{} }
 func (p commandsPart) take(looked Looked) {
 	s := &p.n.commands
 	s.have, s.running = looked.Seen.State, nil
+	s.looked = true
 }
 
 func (p commandsPart) tables() (want, have *dataplane.State) { return nil, p.n.commands.have }
@@ -135,6 +138,9 @@ func (p commandsPart) tables() (want, have *dataplane.State) { return nil, p.n.c
 func (p commandsPart) compare() ([]dataplane.Op, bool) {
 	n, s := p.n, &p.n.commands
 	p.lane().moved() // a command that is due repairs nothing
+	if !n.removal.begun() && len(n.toHandOver()) > 0 {
+		return nil, false
+	}
 	opts := reconcile.CommandOptions{Prune: n.renderedLast()}
 	if b, ok := n.network.backend.Commander(); ok {
 		text := b.Undo()
@@ -305,6 +311,9 @@ func (p commandsPart) stop() []dataplane.Op {
 func (p commandsPart) reasons() []string {
 	if !p.needed() {
 		return nil
+	}
+	if names := p.n.toHandOver(); len(names) > 0 {
+		return []string{fmt.Sprintf("commands: they wait until the node has removed its own %s", strings.Join(names, ", "))}
 	}
 	texts := p.lane().troubles("their record", "not all have run")
 	if len(texts) == 0 && p.n.commands.aim != p.n.host.want.state {

@@ -130,6 +130,10 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	if n.removal.begun() {
 		return n.planRemoval(), h.looked
 	}
+	if deletes, ok := n.handOver(); !ok || len(deletes) > 0 {
+		n.hostLane().moved()
+		return deletes, ok
+	}
 	if !n.programmable() {
 		return nil, false
 	}

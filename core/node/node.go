@@ -110,6 +110,7 @@ type hostState struct {
 	denied     map[string]bool   // kernel settings that the node may not change
 	links      map[string]bool   // devices ever owned, in this run or an earlier one
 	recall     recall            // of devices that no memory tells of
+	handover   handover          // of device names to the operator's commands
 	policies   bool              // whether it may own IPsec policies, of this run or an earlier one
 	networks   []netip.Prefix    // overlay networks ever owned
 	ports      []backend.UDPPort // at which the devices of present and former configs listen
@@ -132,6 +133,7 @@ func New(opts Options) *Node {
 	n.lanes = newLanes(n)
 	n.said = map[string]string{}
 	n.host.links = map[string]bool{}
+	n.host.handover.saved = map[string]bool{}
 	n.host.recreate = map[string]bool{}
 	n.host.keepMTU = map[string]int{}
 	n.host.contests.of = map[string]contest{}

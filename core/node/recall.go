@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -24,7 +23,8 @@ func (n *Node) recallDevices() {
 	h := &n.host
 	r := &h.recall
 	for _, name := range r.candidates {
-		if all.MakesDevice(h.have.Links[name]) && !n.store.view.Beside.HasDevice(name) {
+		others := n.isOperators(name) || n.store.view.Beside.HasDevice(name)
+		if all.MakesDevice(h.have.Links[name]) && !others {
 			h.links[name] = true
 			n.event(Info, "device-found", fmt.Sprintf("%s is left of a former run, by its name, its type and its address "+
 				"in our network", name))
@@ -44,12 +44,6 @@ func (n *Node) recallDevices() {
 	if len(r.candidates) > 0 {
 		n.hostLane().outdated(n.now)
 	}
-}
-
-// isOperators reports whether commands of the config name a device. Then an operator's command has made it, such as
-// those of upstream's wireguard sample, whose device has the name of the backend wireguard's.
-func (n *Node) isOperators(device string) bool {
-	return bytes.Contains(n.network.config.Backend.Options, []byte(device))
 }
 
 // isBase reports whether an address may belong to one of flannel's devices: a single

@@ -181,7 +181,7 @@ func (n *Node) load(data []byte) {
 	n.store.saved = &s
 	n.store.lost = lostRecords{s.Lost, s.LostUntil}
 	for _, l := range s.Links {
-		n.host.links[l] = true
+		n.host.links[l], n.host.handover.saved[l] = true, true
 	}
 	n.files.named = Holding{Links: s.Links, Networks: slices.Clone(s.Networks), Ports: slices.Clone(s.Ports)}
 	n.host.networks, n.host.ports = s.Networks, s.Ports

@@ -75,6 +75,7 @@ func (n *Node) useWays(set *ways.Set) {
 	s.backend = set.Meeting(s.met).Leaving(s.left).Idle(s.idle).Since(s.since, s.before)
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
+		delete(n.host.handover.saved, link)
 	}
 	for _, p := range set.Ports() {
 		if !slices.Contains(n.host.ports, p) {

@@ -125,6 +125,14 @@ func (b Backend) Prepare() *dataplane.State {
 // Undo implements [backend.Commander].
 func (b Backend) Undo() string { return b.SubnetRemoveCommand }
 
+// Mentions implements [backend.Commander].
+func (b Backend) Mentions(device string) bool {
+	startup := dataplane.Command{Text: b.PreStartupCommand, Undo: b.ShutdownCommand}
+	withLease := dataplane.Command{Text: b.PostStartupCommand}
+	peers := dataplane.Command{Text: b.SubnetAddCommand, Undo: b.SubnetRemoveCommand}
+	return startup.Mentions(device) || withLease.Mentions(device) || peers.Mentions(device)
+}
+
 // Render implements [backend.Backend].
 func (b Backend) Render(
 	env backend.Env, self backend.Self, peers []*lease.Lease,

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -39,12 +41,28 @@ type options struct {
 	Implementation              string
 	Overhead                    int
 
-	PostStartupCommand, SubnetAddCommand string
+	PreStartupCommand, PostStartupCommand, ShutdownCommand string
+	SubnetAddCommand, SubnetRemoveCommand                  string
 
 	RouteTableID any
 
 	UDPEncap    bool
 	ESPProposal string
+}
+
+// namePattern matches a name of a device, or another word of a command.
+var namePattern = regexp.MustCompile(`[\pL\p{Nd}._-]+`)
+
+// mention reports whether a command of the operator contains a device's whole name.
+func (o options) mention(device string) bool {
+	for _, text := range []string{
+		o.PreStartupCommand, o.PostStartupCommand, o.SubnetAddCommand, o.SubnetRemoveCommand, o.ShutdownCommand,
+	} {
+		if slices.Contains(namePattern.FindAllString(text, -1), device) {
+			return true
+		}
+	}
+	return false
 }
 
 func parse(text string) (network, error) {

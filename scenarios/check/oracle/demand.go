@@ -58,7 +58,7 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 		}
 	}
 	maps.DeleteFunc(d.devices, func(name string, _ bool) bool { // commands of the operator make these
-		return n.backend == "extension" && strings.Contains(n.options.PostStartupCommand, name)
+		return n.backend == "extension" && n.options.mention(name)
 	})
 	d.spare()
 	if n.backend == "wireguard" {

@@ -447,3 +447,29 @@ func TestShort(t *testing.T) {
 		t.Errorf("of four chains, one is wrong and three are missing, but it says %q", short)
 	}
 }
+
+// vxlan has left flannel.1. It is the operator's only if a command of the backend extension has this name as a word.
+func TestNamesOfTheOperator(t *testing.T) {
+	for backend, ours := range map[string]bool{
+		`{"Type":"extension","PostStartupCommand":"true"}`:                               true,
+		`{"Type":"extension","PostStartupCommand":"ip link add flannel.10 type vxlan"}`:  true,
+		`{"Type":"extension","PostStartupCommand":"ip link add flannel.1-x type vxlan"}`: true,
+		`{"Type":"extension","Comment":"flannel.1"}`:                                     true,
+		`{"Type":"host-gw","PostStartupCommand":"ip link add flannel.1 type vxlan"}`:     true,
+		`{"Type":"extension","PreStartupCommand":"cat /sys/class/net/flannel.1/mtu"}`:    false,
+		`{"Type":"extension","PostStartupCommand":"ip link add flannel.1 type vxlan"}`:   false,
+		`{"Type":"extension","SubnetAddCommand":"DEV=flannel.1; ip route add"}`:          false,
+		`{"Type":"extension","SubnetRemoveCommand":"ip route del dev \"flannel.1\""}`:    false,
+		`{"Type":"extension","ShutdownCommand":"ip link del flannel.1"}`:                 false,
+	} {
+		h := host(`{"Network":"10.5.0.0/16","Backend":` + backend + `}`)
+		h.Formerly = []string{`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`}
+		d, err := Demanded(h, lease.Lease{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.devices["flannel.1"] != ours {
+			t.Errorf("with %s, flannel.1 may be the daemon's: %t, want %t", backend, d.devices["flannel.1"], ours)
+		}
+	}
+}
