@@ -59,6 +59,9 @@ func TestMain(m *testing.M) {
 func TestScenarios(t *testing.T) {
 	c := choose(t)
 	results := newTable(os.Stdout)
+	for _, file := range c.files {
+		results.inMachines[scenarioName(file)] = forVM(readFile(t, file))
+	}
 	t.Cleanup(func() { results.total(t, c.worlds) })
 	for _, world := range c.worlds {
 		t.Run(world, func(t *testing.T) {
