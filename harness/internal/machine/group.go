@@ -16,7 +16,7 @@ type Group struct {
 	name        string // in each hierarchy
 	hierarchies []hierarchy
 	reaper      *exec.Cmd
-	alive       io.Closer // tells the reaper that the program has ended
+	alive       io.WriteCloser // tells the reaper that the program has ended
 }
 
 // NewGroup makes cgroups. Their name consists of the given one and this process's id.
@@ -49,7 +49,10 @@ func NewGroup(name string) (*Group, error) {
 }
 
 // Close removes the cgroups. It waits for the end of their processes, but ends none.
-func (g *Group) Close() error { return errors.Join(g.alive.Close(), g.reaper.Wait()) }
+func (g *Group) Close() error {
+	_, err := g.alive.Write([]byte("closed")) // so the reaper does not wait for this program to end
+	return errors.Join(err, g.alive.Close(), g.reaper.Wait())
+}
 
 // guestCgroups are the cgroups of a machine that has a guest for itself.
 var guestCgroups = map[string]hierarchy{"/sys/fs/cgroup": {Path: "/sys/fs/cgroup"}}
