@@ -164,20 +164,25 @@ func TestUnusualLooksReadAll(t *testing.T) {
 	}
 }
 
-// TestPlanNeedsAReading changes a lease while the look for another one is under way. The node
-// changes no object that it has not read: it looks at everything first.
-func TestPlanNeedsAReading(t *testing.T) {
-	w := atRest(t)
+// beginsLook changes a lease and returns the look at few objects that the node asks for.
+func (w *world) beginsLook() Effects {
+	w.t.Helper()
 	w.put(vxlanPeer("10.5.3.0-24", 9))
 	w.n.Step(w.now, Input{View: w.view()})
 	w.now = w.now.Add(time.Second)
 	w.n.Step(w.now, Input{})
 	r := w.n.Ready()
-	look := r.Lanes[HostLane].Look
-	if look == nil || look.Extent.Again == nil {
-		t.Fatalf("look %+v, want one at few objects", look)
+	if look := r.Lanes[HostLane].Look; look == nil || look.Extent.Again == nil {
+		w.t.Fatalf("look %+v, want one at few objects", look)
 	}
-	in, _ := w.perform(r)
+	return r
+}
+
+// TestPlanNeedsAReading changes a lease while the look for another one is under way. The node
+// changes no object that it has not read: it looks at everything first.
+func TestPlanNeedsAReading(t *testing.T) {
+	w := atRest(t)
+	in, _ := w.perform(w.beginsLook())
 	w.put(vxlanPeer("10.5.4.0-24", 10))
 	in.View = w.view()
 	w.run(in)
@@ -193,15 +198,13 @@ func TestPlanNeedsAReading(t *testing.T) {
 // later: in a cluster where leases change all the time, the node would otherwise look at everything without a pause.
 func TestChangesWaitForTheirLook(t *testing.T) {
 	w := atRest(t)
-	w.put(vxlanPeer("10.5.3.0-24", 9))
-	w.n.Step(w.now, Input{View: w.view()})
-	w.now = w.now.Add(time.Second)
-	w.n.Step(w.now, Input{})
+	effects := w.beginsLook()
 	for range 2 { // the look, then the plan
-		in, _ := w.perform(w.n.Ready())
+		in, _ := w.perform(effects)
 		w.n.Step(w.now, in)
+		effects = w.n.Ready()
 	}
-	in, _ := w.perform(w.n.Ready())
+	in, _ := w.perform(effects)
 	if len(w.looks) != 2 || in.Lanes[HostLane].Looked == nil {
 		t.Fatalf("%d looks, want the second one to be under way after the plan", len(w.looks))
 	}
@@ -209,9 +212,7 @@ func TestChangesWaitForTheirLook(t *testing.T) {
 	in.View = w.view()
 	changed := w.now
 	w.run(in)
-	if w.status().Ready == false {
-		t.Errorf("not ready while a change waits for its look: %v", w.status().Reasons)
-	}
+	w.wantReady() // while the change waits for its look
 	w.pass(time.Second)
 	w.wantReady()
 	if got := w.again(); len(got) != 4 || slices.Contains(got, "all") {

@@ -29,9 +29,6 @@ func (n *Node) isOperators(device string) bool {
 // toHandOver returns the node's own device names that commands of the config mention. The commands wait until there are
 // none.
 func (n *Node) toHandOver() []string {
-	if _, ok := n.network.backend.Commander(); !ok {
-		return nil
-	}
 	names := slices.Sorted(maps.Keys(n.host.links))
 	return slices.DeleteFunc(names, func(name string) bool { return !n.isOperators(name) })
 }
