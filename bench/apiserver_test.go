@@ -32,7 +32,7 @@ const (
 )
 
 // BenchmarkAPIServer measures daemons with the rights of the shipped manifest
-// beside a real kube-apiserver, over TLS and HTTP/2, with 5,000 and with 20,000
+// beside a real kube-apiserver, over TLS, with 5,000 and with 20,000
 // nodes: the start, a heartbeat of each kubelet (an hour has twelve), and every
 // node publishing another MAC. For the last two, a second daemon in the same
 // run may not read single nodes and so watches whole objects; its figures are
