@@ -213,8 +213,14 @@ func TestChangesWaitForTheirLook(t *testing.T) {
 	changed := w.now
 	w.run(in)
 	w.wantReady() // while the change waits for its look
+	if s := w.status(); s.Programmed >= s.Revision {
+		t.Errorf("programmed revision %d of %d before the look at the change", s.Programmed, s.Revision)
+	}
 	w.pass(time.Second)
 	w.wantReady()
+	if s := w.status(); s.Programmed != s.Revision {
+		t.Errorf("programmed revision %d of %d after the look at the change", s.Programmed, s.Revision)
+	}
 	if got := w.again(); len(got) != 4 || slices.Contains(got, "all") {
 		t.Errorf("looks at %q, want four at few objects", got)
 	}
