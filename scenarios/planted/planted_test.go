@@ -148,6 +148,8 @@ var defects = []defect{
 	{id: "D1", what: "a difference leaves out routes", plant: living(routeless)},
 	{id: "D2", what: "a difference stays after it is closed", plant: living(unforgetting)},
 	{id: "D3", what: "a difference of the packet filter stays", plant: living(unforgettingFilter), opts: nftables},
+	{id: "D4", what: "a node says too early that it has programmed a revision",
+		plant: living(func(n daemon.Machine) daemon.Machine { return boasting{n} })},
 	{id: "R1", what: "a peer that has once answered probes counts as reached", plant: living(persisting(probe.Well)),
 		opts: search.Options{Backend: "vxlan", Family: "v4"}},
 	{id: "R2", what: "a peer that once was silent counts as unreachable", plant: living(persisting(probe.Unreachable)),

@@ -68,6 +68,17 @@ func unforgetting(n daemon.Machine) daemon.Machine {
 	}}
 }
 
+// boasting says that it has programmed the newest revision that it knows.
+type boasting struct{ daemon.Machine }
+
+func (b boasting) Pulse() node.Pulse {
+	p := b.Machine.Pulse()
+	if p.Programmed > 0 {
+		p.Programmed = b.Status().Revision
+	}
+	return p
+}
+
 // remembering keeps the lines of the packet filter's difference after each turn, and shows the
 // last ones until there are others.
 type remembering struct {

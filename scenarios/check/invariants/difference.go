@@ -35,7 +35,7 @@ func (n *Node) checkDifference(r node.Effects, m daemon.Machine) {
 			n.checkLine(l, &shown)
 		}
 	}
-	n.checkNamed(shown)
+	n.checkNamed(shown, m.Pulse().Programmed)
 }
 
 // named describes the lines of a difference with which a node names objects as missing.
@@ -67,12 +67,18 @@ func (n *Node) checkLine(l node.Line, shown *named) {
 }
 
 // checkNamed checks that the difference names each object that the records demand and that
-// the last look did not show. What a device can have may depend on its change. Of a peer that the kernel refuses, the
-// difference names only the refused object, with the reason.
-func (n *Node) checkNamed(shown named) {
+// the last look did not show. A node has some time to learn of the newest records, unless it has just
+// said that it has programmed their revision. What a device can have may depend on its change. Of a
+// peer that the kernel refuses, the difference names only the refused object, with the reason.
+func (n *Node) checkNamed(shown named, programmed int64) {
 	f := &n.follows
-	if n.stands() || !n.holds || n.between() || f.snap == nil || f.snap != n.client.View().Snapshot || f.due != 0 {
-		return // the node may not know the newest records yet
+	said := programmed != n.programmed
+	n.programmed = programmed
+	if n.stands() || !n.holds || n.between() || f.snap == nil || f.snap != n.client.View().Snapshot {
+		return
+	}
+	if f.due != 0 && !(said && programmed == f.snap.Revision) {
+		return
 	}
 	for _, fault := range n.all.hostFaults(n.name) {
 		if !strings.HasSuffix(fault, " ops") {

@@ -64,14 +64,15 @@ type Node struct {
 	observed  *dataplane.State            // by the last look, of which the node may not know yet
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
 
-	deadlines deadlines // of the last process
-	follows   follower
-	dispute   dispute
-	rewired   bool // an op has changed the host since the last event
-	comparing bool // the last turn began with the result of a look
-	claims    claims
-	published publication
-	formerly  []netip.Addr // all that its processes have published
+	deadlines  deadlines // of the last process
+	follows    follower
+	dispute    dispute
+	rewired    bool  // an op has changed the host since the last event
+	comparing  bool  // the last turn began with the result of a look
+	programmed int64 // the revision that the node had programmed after the last comparison
+	claims     claims
+	published  publication
+	formerly   []netip.Addr // all that its processes have published
 
 	routed []netip.Prefix // the subnets whose routes its plan for a cloud's tables may make
 
