@@ -35,7 +35,15 @@ func (n *Node) checkDifference(r node.Effects, m daemon.Machine) {
 			n.checkLine(l, &shown)
 		}
 	}
-	n.checkNamed(shown, m.Pulse().Programmed)
+	n.checkNamed(shown, n.hasFollowed(m))
+}
+
+// hasFollowed reports whether the node has just said for the first time that it has programmed the
+// newest records. While the backend changes, it may wait before it serves a peer by the new one.
+func (n *Node) hasFollowed(m daemon.Machine) bool {
+	before, snap := n.programmed, n.client.View().Snapshot
+	n.programmed = m.Pulse().Programmed
+	return n.programmed != before && snap != nil && n.programmed == snap.Revision && m.Status().Change == nil
 }
 
 // named describes the lines of a difference with which a node names objects as missing.
@@ -67,17 +75,13 @@ func (n *Node) checkLine(l node.Line, shown *named) {
 }
 
 // checkNamed checks that the difference names each object that the records demand and that
-// the last look did not show. A node has some time to learn of the newest records, unless it has just
-// said that it has programmed their revision. What a device can have may depend on its change. Of a
-// peer that the kernel refuses, the difference names only the refused object, with the reason.
-func (n *Node) checkNamed(shown named, programmed int64) {
+// the last look did not show. A node that does not say that it has followed has some time to learn of
+// the newest records. What a device can have may depend on its change. Of a peer that the kernel
+// refuses, the difference names only the refused object, with the reason.
+func (n *Node) checkNamed(shown named, followed bool) {
 	f := &n.follows
-	said := programmed != n.programmed
-	n.programmed = programmed
-	if n.stands() || !n.holds || n.between() || f.snap == nil || f.snap != n.client.View().Snapshot {
-		return
-	}
-	if f.due != 0 && !(said && programmed == f.snap.Revision) {
+	learns := f.due != 0 && !followed
+	if learns || n.stands() || !n.holds || n.between() || f.snap == nil || f.snap != n.client.View().Snapshot {
 		return
 	}
 	for _, fault := range n.all.hostFaults(n.name) {
