@@ -110,6 +110,9 @@ func (n *Node) args(extra []string) []string {
 	return append(append(args, o.DaemonArgs...), extra...)
 }
 
+// Command returns the command line with which Start would start the daemon.
+func (n *Node) Command(extra ...string) []string { return n.args(extra) }
+
 // Start starts the daemon and does not wait for it. Its log is appended to Log.
 func (n *Node) Start(extra ...string) (err error) {
 	if n.Running() {

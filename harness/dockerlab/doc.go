@@ -5,5 +5,7 @@
 // file system, processes and cgroups. The kernel kills all of it when the program ends,
 // however it ends, and a reaper then removes the cgroups.
 //
+// The engine of [NewBuilder] is on no node. It builds images, for which it has the network of this system.
+//
 // It needs root and the programs of hack/docker-programs.
 package dockerlab

@@ -40,6 +40,11 @@ func readDropIn(path string) (dropIn, error) {
 
 // script returns a shell script that does the same without systemd's socket.
 func (d dropIn) script(options string) string {
+	return fmt.Sprintf("%s\n. %s\n%s", d.before, d.file, d.plain(options))
+}
+
+// plain returns a shell script that starts dockerd without the options from flannel.
+func (d dropIn) plain(options string) string {
 	start := strings.Replace(d.start, "fd://", "unix://"+socket, 1)
-	return fmt.Sprintf("DOCKER_OPTS='%s'\n%s\n. %s\nexec %s --pidfile=%s\n", options, d.before, d.file, start, pidFile)
+	return fmt.Sprintf("DOCKER_OPTS='%s'\nexec %s --pidfile=%s\n", options, start, pidFile)
 }

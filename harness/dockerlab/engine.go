@@ -17,13 +17,16 @@ const (
 	pidFile = "/run/docker.pid"
 )
 
-// Engine is the Docker engine of a node.
+// Engine is the Docker engine of a node, or one for itself.
 type Engine struct {
-	Node    *harness.Node
-	Options string // further options of dockerd, as DOCKER_OPTS of the host
+	Node    *harness.Node // nil for that of [NewBuilder]
+	Options string        // further options of dockerd, as DOCKER_OPTS of the host
 	// Tool makes the options for dockerd with flannelctl instead of the script.
 	Tool bool
+	// Plain starts dockerd without the drop-in, so without flannel's subnet and without the image of this package.
+	Plain bool
 
+	name      string
 	machine   *machine.Machine
 	dropIn    dropIn
 	libraries string // the variable that names the folders of libraries
@@ -49,26 +52,34 @@ func (e *Engine) await(ctx context.Context, daemon string, attempt func() error)
 			return nil
 		}
 		if !pause.For(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("%s of %s: %w; its log:\n%s", daemon, e.Node.Name, err, e.machine.LogTail(daemon))
+			return fmt.Errorf("%s of %s: %w; its log:\n%s", daemon, e.name, err, e.machine.LogTail(daemon))
 		}
 	}
+}
+
+// script returns the shell script that starts dockerd.
+func (e *Engine) script() string {
+	d := e.dropIn
+	if e.Plain {
+		return d.plain(e.Options)
+	}
+	if e.Tool {
+		_, arguments, _ := strings.Cut(d.before, " ")
+		d.before = toolPath + " docker-opts " + arguments
+	}
+	return d.script(e.Options)
 }
 
 // Start starts dockerd as its unit with the drop-in does, and waits until it answers. The
 // first time it loads the image.
 func (e *Engine) Start(ctx context.Context) error {
-	d := e.dropIn
-	if e.Tool {
-		_, arguments, _ := strings.Cut(d.before, " ")
-		d.before = toolPath + " docker-opts " + arguments
-	}
-	if err := e.machine.Daemon(ctx, "dockerd", e.libraries, "sh", "-ec", d.script(e.Options)); err != nil {
+	if err := e.machine.Daemon(ctx, "dockerd", e.libraries, "sh", "-ec", e.script()); err != nil {
 		return err
 	}
 	if err := e.await(ctx, "dockerd", func() error {
 		_, err := e.Docker(ctx, "version")
 		return err
-	}); err != nil || e.loaded {
+	}); err != nil || e.loaded || e.Plain {
 		return err
 	}
 	_, err := e.Docker(ctx, "load", "--quiet", "--input="+imagePath)
@@ -107,7 +118,7 @@ func (e *Engine) Addr(ctx context.Context, container string) (netip.Addr, error)
 	}
 	addr, err := netip.ParseAddr(out)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("container %s of %s has no address: %w", container, e.Node.Name, err)
+		return netip.Addr{}, fmt.Errorf("container %s of %s has no address: %w", container, e.name, err)
 	}
 	return addr, nil
 }

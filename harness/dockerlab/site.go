@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,16 +31,23 @@ const (
 	imagePath   = "/opt/image.tar"
 )
 
+// OwnNetworkOff are options for a dockerd that makes no network and no firewall rules. Its containers have the
+// network of the engine, or none.
+const OwnNetworkOff = "--bridge=none --iptables=false --ip-forward=false"
+
 // Options say where the programs are.
 type Options struct {
 	Programs string // the folder of hack/docker-programs
 	Tool     string // flannelctl
 	Host     string // the folder deploy/host
+
+	// Binds are further folders that the engines' machines see, and at which places.
+	Binds map[string]string
 }
 
 // Site is the engines of a lab.
 type Site struct {
-	Engines []*Engine // one for each node, in the order of the nodes
+	Engines []*Engine // one for each node, in the order of the nodes; a builder's one
 
 	options   Options
 	group     *machine.Group
@@ -59,14 +67,45 @@ func Missing() error {
 // New makes a machine for an engine on each node of the lab, and starts containerd on it.
 // No dockerd runs yet.
 func New(ctx context.Context, lab *harness.Lab, o Options) (*Site, error) {
+	return newSite(o, func(s *Site) error {
+		for _, n := range lab.Nodes {
+			if err := s.addNode(ctx, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// NewBuilder makes a machine for one engine that builds images, and starts containerd on it. The engine has the
+// network of this system, of which it changes no rule, link or setting.
+func NewBuilder(ctx context.Context, o Options) (*Site, error) {
+	return newSite(o, func(s *Site) error {
+		network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", os.Getppid())) // Reexec's first run is in it
+		if err != nil {
+			return err
+		}
+		defer network.Close() // the machine has its own copy
+		e := &Engine{name: "builder", Plain: true, Options: OwnNetworkOff}
+		return s.addEngine(ctx, e, network, nil)
+	})
+}
+
+// newSite makes the files that engines share, and then the engines.
+func newSite(o Options, engines func(*Site) error) (*Site, error) {
 	s := &Site{options: o}
-	if err := s.build(ctx, lab); err != nil {
+	err := s.prepare()
+	if err == nil {
+		err = engines(s)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("run Docker engines: %w", err), s.Close())
 	}
 	return s, nil
 }
 
-func (s *Site) build(ctx context.Context, lab *harness.Lab) (err error) {
+// prepare makes everything except the engines.
+func (s *Site) prepare() (err error) {
 	s.dropIn, err = readDropIn(filepath.Join(s.options.Host, "docker.service.d/flannel.conf"))
 	if err != nil {
 		return err
@@ -88,50 +127,49 @@ func (s *Site) build(ctx context.Context, lab *harness.Lab) (err error) {
 		return err
 	}
 	s.group, err = machine.NewGroup("flannel-docker")
+	return err
+}
+
+// addNode adds the engine of a node.
+func (s *Site) addNode(ctx context.Context, n *harness.Node) error {
+	host, err := filepath.Abs(s.options.Host)
 	if err != nil {
 		return err
 	}
-	for _, n := range lab.Nodes {
-		e, err := s.newEngine(ctx, n)
-		if err != nil {
-			return err
-		}
-		s.Engines = append(s.Engines, e)
-	}
-	return nil
-}
-
-// newEngine boots the machine of an engine and starts containerd, which runs apart from
-// Docker's unit and goes on while dockerd restarts.
-func (s *Site) newEngine(ctx context.Context, n *harness.Node) (*Engine, error) {
-	host, err := filepath.Abs(s.options.Host)
-	if err != nil {
-		return nil, err
-	}
 	tool, err := filepath.Abs(s.options.Tool)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	fd, err := unix.FcntlInt(uintptr(n.NamespaceFD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	network := os.NewFile(uintptr(fd), "network of "+n.Name)
 	defer network.Close() // the machine has its own copy
-	e := &Engine{Node: n, dropIn: s.dropIn, libraries: "LD_LIBRARY_PATH=" + strings.Join(s.libraries, ":")}
-	dir := filepath.Join(scratchDir, n.Name)
+	return s.addEngine(ctx, &Engine{Node: n, name: n.Name}, network,
+		map[string]string{host: scriptsDir, tool: toolPath, filepath.Dir(n.SubnetFile()): runDir, s.image: imagePath})
+}
+
+// addEngine boots the machine of an engine and starts containerd, which runs apart from
+// Docker's unit and goes on while dockerd restarts.
+func (s *Site) addEngine(ctx context.Context, e *Engine, network *os.File, binds map[string]string) (err error) {
+	e.dropIn, e.libraries = s.dropIn, "LD_LIBRARY_PATH="+strings.Join(s.libraries, ":")
+	all := map[string]string{s.options.Programs: programsDir}
+	maps.Copy(all, s.options.Binds)
+	maps.Copy(all, binds)
+	dir := filepath.Join(scratchDir, e.name)
 	e.machine, err = machine.Boot(ctx, machine.Options{
-		Name: n.Name, Group: s.group, Network: network,
+		Name: e.name, Group: s.group, Network: network,
 		Disk: filepath.Join(dir, "disk"), Root: filepath.Join(dir, "root"), Log: dir + ".log",
-		Binds: map[string]string{s.options.Programs: programsDir, host: scriptsDir, tool: toolPath,
-			filepath.Dir(n.SubnetFile()): runDir, s.image: imagePath},
-		Kept: []string{"/var/lib/docker", "/var/lib/containerd"},
-		Path: []string{programsDir + "/usr/bin", programsDir + "/usr/sbin"},
+		Binds: all,
+		Kept:  []string{"/var/lib/docker", "/var/lib/containerd"},
+		Path:  []string{programsDir + "/usr/bin", programsDir + "/usr/sbin"},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return e, e.startContainerd(ctx)
+	s.Engines = append(s.Engines, e)
+	return e.startContainerd(ctx)
 }
 
 // Cgroups returns the folders of the engines' cgroups, which hold all their processes.
