@@ -25,10 +25,13 @@ var _ = Describe("an upgrade", func() {
 		kubectl(ctx, "apply", "-f", "upstream.yml")
 		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 		for _, n := range kube.Nodes {
-			routes, err := n.Run(ctx, "ip", "route", "show", "dev", "flannel.1")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(strings.Count(routes, "onlink")).To(Equal(2), routes)
-			Expect(routes).NotTo(ContainSubstring("proto 102"))
+			// Upstream says that it is ready before it makes its routes.
+			Eventually(func(g Gomega) {
+				routes, err := n.Run(ctx, "ip", "route", "show", "dev", "flannel.1")
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(strings.Count(routes, "onlink")).To(Equal(2), routes)
+				g.Expect(routes).NotTo(ContainSubstring("proto 102"))
+			}).WithContext(ctx).Should(Succeed())
 		}
 		kubectl(ctx, "apply", "-f", manifest())
 		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
