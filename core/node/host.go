@@ -217,7 +217,7 @@ func isOwn(op dataplane.Op) bool {
 }
 
 func (p hostPart) settled() string {
-	p.n.host.programmed = p.n.host.want.snap.Revision // of the records compared, and maybe not of the newest
+	p.n.host.programmed = p.n.host.want.snap // and maybe not the newest
 	p.n.host.contests.why = ""
 	p.n.settleRefused()
 	p.n.forgetOld()

@@ -93,8 +93,8 @@ type hostState struct {
 	// noForwarding lists the settings that keep packets between pods from passing.
 	noForwarding []string
 
-	standing   lease.Key // the subnet for which the last plan changed none of the node's own devices and addresses
-	programmed int64     // revision of the snapshot for which the last diff was empty
+	standing   lease.Key       // the subnet for which the last plan changed none of the node's own devices and addresses
+	programmed *lease.Snapshot // for which the last diff was empty; nil: none
 	conflicts  []reconcile.Conflict
 	problems   []backend.Problem // peers that the backend refuses
 	refusals   refusals          // peers that the kernel refuses

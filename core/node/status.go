@@ -128,7 +128,7 @@ func (n *Node) Pulse() Pulse {
 		Phase:      phase,
 		Reasons:    reasons,
 		Subnet:     n.lease.self.Key,
-		Programmed: n.host.programmed,
+		Programmed: n.programmed(),
 		FailingFor: n.hostLane().attempts,
 		RenewBy:    n.lease.renewAt,
 		Unusable:   n.synced() && !n.network.known && n.network.err != nil,
@@ -138,6 +138,20 @@ func (n *Node) Pulse() Pulse {
 		p.Expires = g.Expires
 	}
 	return p
+}
+
+// programmed returns the revision of the records that the host holds. Several snapshots may have the revision of the
+// node's own write, the first without what others wrote before. Until the host holds the newest of them, it is the
+// revision before.
+func (n *Node) programmed() int64 {
+	held, newest := n.host.programmed, n.store.snap
+	switch {
+	case held == nil:
+		return 0
+	case newest != nil && held != newest && held.Revision == newest.Revision:
+		return held.Revision - 1
+	}
+	return held.Revision
 }
 
 // holds returns what the node has on the host. What it has removed stays its own until the state file no

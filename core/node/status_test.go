@@ -299,3 +299,20 @@ func TestUnusableConfig(t *testing.T) {
 		t.Errorf("with an earlier config in force: unusable %t, ready %t", w.n.Pulse().Unusable, w.status().Ready)
 	}
 }
+
+// TestProgrammedSnapshotsOfOneRevision shows a peer in a snapshot of the revision that the host is programmed for: the
+// first one with the node's own write lacked it. The status does not count the host as programmed for the second.
+func TestProgrammedSnapshotsOfOneRevision(t *testing.T) {
+	w := readyWorld(t)
+	newest := w.snap.Revision
+	w.put(vxlanPeer("10.5.6.0-24", 9))
+	w.snap.Revision = newest
+	w.tell()
+	if s := w.status(); s.Revision != newest || s.Programmed >= newest {
+		t.Errorf("programmed revision %d of %d before the look at the new peer", s.Programmed, s.Revision)
+	}
+	w.pass(time.Second)
+	if s := w.status(); s.Programmed != newest {
+		t.Errorf("programmed revision %d of %d after the look at the new peer", s.Programmed, s.Revision)
+	}
+}
