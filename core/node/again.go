@@ -94,14 +94,14 @@ func (n *Node) readTooLittle(plan []dataplane.Op) bool {
 	return false
 }
 
-// confirms reports whether the last look shows the effect of a plan that succeeded, while the datastore has changed
-// since the plan was made. Then it is compared with what the plan was for, and the change gets a look of its own, after
-// the debounce. Where leases change all the time, each look would otherwise show the need of a plan that it has not
-// read enough for, and whole looks would follow each other without a pause.
+// confirms reports whether the last look, at few objects, shows that a plan had its effect, while the datastore has
+// changed since the plan was made. Then the change gets a look of its own, after the debounce. Where leases change all
+// the time, each look would otherwise show the need of a plan that it has not read enough for, and whole looks would
+// follow each other without a pause. No plan is made for what the records were: it could delete what they want again.
 func (n *Node) confirms() bool {
 	l, h := n.hostLane(), &n.host
-	succeeded := h.effect && l.attempts == 1 && len(l.failures) == 0
-	return succeeded && h.want.holds(n.rendersFor(), h) && !h.want.follows(&n.store)
+	succeeded := h.again != nil && h.effect && l.attempts == 1 && len(l.failures) == 0
+	return succeeded && h.want.holds(n.rendersFor(), h) && !h.want.follows(&n.store) && n.difference(h.want.state).Empty()
 }
 
 // unread returns a function that reports whether an op is about an object of which a look at

@@ -155,7 +155,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	if moved && len(l.failures) == 0 {
 		l.restart()
 	}
-	plan := n.diff(n.withEndpoints(n.guarded(n.withoutRefused(want))))
+	plan := n.difference(want)
 	own := slices.ContainsFunc(plan.Ops, isOwn)
 	if own {
 		h.standing = lease.Key{}
@@ -181,6 +181,11 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 // programmable reports whether the node knows enough to desire anything.
 func (n *Node) programmable() bool {
 	return n.host.looked && n.host.uplink.Link != "" && n.lease.self.Key.IsValid() && n.store.snap != nil
+}
+
+// difference compares the host with the desired state, as far as the node can put it into force.
+func (n *Node) difference(want *dataplane.State) reconcile.Plan {
+	return n.diff(n.withEndpoints(n.guarded(n.withoutRefused(want))))
 }
 
 // diff compares the host with the desired state. If neither has changed since
