@@ -39,11 +39,16 @@ func (n *Node) checkDifference(r node.Effects, m daemon.Machine) {
 }
 
 // hasFollowed reports whether the node has just said for the first time that it has programmed the
-// newest records. While the backend changes, it may wait before it serves a peer by the new one.
+// newest records. While the backend changes, it may wait before it serves a peer by the new one, and
+// while the status names a peer that it refuses, the next change may decide for that peer.
 func (n *Node) hasFollowed(m daemon.Machine) bool {
 	before, snap := n.programmed, n.client.View().Snapshot
 	n.programmed = m.Pulse().Programmed
-	return n.programmed != before && snap != nil && n.programmed == snap.Revision && m.Status().Change == nil
+	if n.programmed == before || snap == nil || n.programmed != snap.Revision {
+		return false
+	}
+	status := m.Status()
+	return status.Change == nil && len(status.Problems) == 0
 }
 
 // named describes the lines of a difference with which a node names objects as missing.
