@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 const chartDir = "../../deploy/chart"
@@ -171,6 +173,29 @@ func TestBadValuesAreRefused(t *testing.T) {
 	} {
 		if _, err := render(chartDir, c.values); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %s in it", c.name, err, c.want)
+		}
+	}
+}
+
+// A value that YAML reads as a number, a truth or an end of line arrives as the text that it is.
+func TestTextsStayTexts(t *testing.T) {
+	values := map[string]any{"flannel": map[string]any{
+		"image":             map[string]any{"repository": "registry:5000/flannel", "tag": "1e5", "pullPolicy": "Always"},
+		"priorityClassName": "123", "cniBinDir": "/opt/cni: bin", "cniConfDir": "/etc/#cni", "maxUnavailable": "10%",
+		"args": []any{"--kube-subnet-mgr", "--iface-regex=^(a|b): #c$"},
+	}}
+	set := object[appsv1.DaemonSet](t, mustRender(t, values)["daemonset"])
+	pod := set.Spec.Template.Spec
+	for _, c := range []struct{ name, have, want string }{
+		{"image", pod.Containers[0].Image, "registry:5000/flannel:1e5"},
+		{"priorityClassName", pod.PriorityClassName, "123"},
+		{"cniBinDir", hostPath(pod, "cni-plugin"), "/opt/cni: bin"},
+		{"cniConfDir", hostPath(pod, "cni"), "/etc/#cni"},
+		{"args", pod.Containers[0].Args[1], "--iface-regex=^(a|b): #c$"},
+		{"maxUnavailable", set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(), "10%"},
+	} {
+		if c.have != c.want {
+			t.Errorf("%s is %q, want %q", c.name, c.have, c.want)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 {{- define "flannel.labels" -}}
 app: flannel
 app.kubernetes.io/name: flannel
-app.kubernetes.io/version: {{ .Chart.AppVersion }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | toYaml }}
 {{- end -}}
 
 {{/* "yes" for upstream's image, in whose place the default image runs. */}}

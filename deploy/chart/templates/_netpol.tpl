@@ -7,8 +7,8 @@
      host's own files. */}}
 {{- define "flannel.netpol" -}}
 - name: kube-network-policies
-  image: {{ .Values.netpol.image.repository }}:{{ .Values.netpol.image.tag }}
-  imagePullPolicy: {{ .Values.netpol.image.pullPolicy }}
+  image: {{ printf "%s:%v" .Values.netpol.image.repository .Values.netpol.image.tag | toYaml }}
+  imagePullPolicy: {{ .Values.netpol.image.pullPolicy | toYaml }}
   command: [/bin/netpol]
   args:
     {{- range .Values.netpol.args }}
