@@ -137,7 +137,7 @@ func TestDebian(t *testing.T) {
 	put(t, root, "etc/flannel/flanneld.env", "FLANNELD_IFACE=eth1\n", 0o600)
 	state(t, root)
 	dpkg("-i", newer(t, deb))
-	want(t, root, "the upgrade", "daemon-reload; try-restart flanneld.service")
+	want(t, root, "the upgrade", "daemon-reload; --no-block try-restart flanneld.service")
 	if got := get(t, root, "etc/flannel/flanneld.env"); got != "FLANNELD_IFACE=eth1\n" {
 		t.Errorf("the upgrade has replaced the operator's settings by %q", got)
 	}
@@ -154,4 +154,48 @@ func TestDebian(t *testing.T) {
 	want(t, root, "the purge", "daemon-reload")
 	has(t, root, false, "etc/flannel", "var/lib/flannel/run", "run/flannel")
 	has(t, root, true, "var/lib/flannel/etcd/member/snap/db")
+}
+
+// The scripts succeed where systemctl does not, as in an image that is built: its root has the folder of systemd and
+// no bus.
+func TestDebianWithoutBus(t *testing.T) {
+	needs(t, "dpkg")
+	arch, _ := machine(t)
+	deb, root := built(t, "_"+arch+".deb"), newRoot(t)
+	put(t, root, "usr/bin/systemctl", "#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n", 0o755)
+	dpkg := newDpkg(t, root)
+	dpkg("-i", deb)
+	dpkg("-i", newer(t, deb))
+	dpkg("-r", "flannel")
+	dpkg("-P", "flannel")
+	has(t, root, false, "usr/sbin/flanneld", "etc/flannel")
+}
+
+// A purge keeps every etcd, whatever its folder is called, and removes the state behind a link. The link stays.
+func TestDebianPurge(t *testing.T) {
+	needs(t, "dpkg")
+	arch, _ := machine(t)
+	deb, root := built(t, "_"+arch+".deb"), newRoot(t)
+	dpkg := newDpkg(t, root)
+	dpkg("-i", deb)
+	state(t, root)
+	put(t, root, "var/lib/flannel/leases/member/snap/db", "leases\n", 0o600)
+	put(t, root, "var/lib/flannel/deep/er/member/snap/db", "leases\n", 0o600)
+	folder, link := filepath.Join(root, "srv/flannel"), filepath.Join(root, "var/lib/flannel")
+	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(link, folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/srv/flannel", link); err != nil {
+		t.Fatal(err)
+	}
+	dpkg("-P", "flannel")
+	has(t, root, true, "srv/flannel/etcd/member/snap/db", "srv/flannel/leases/member/snap/db",
+		"srv/flannel/deep/er/member/snap/db")
+	has(t, root, false, "srv/flannel/run", "run/flannel")
+	if _, err := os.Lstat(link); err != nil {
+		t.Error("the purge has removed the operator's link to the state")
+	}
 }

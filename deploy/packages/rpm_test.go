@@ -99,7 +99,7 @@ func TestRPM(t *testing.T) {
 	put(t, root, "etc/flannel/flanneld.env", "FLANNELD_IFACE=eth1\n", 0o600)
 	state(t, root)
 	rpm("-U", laterRPM(t, pkg, arch, root))
-	want(t, root, "the upgrade", "daemon-reload; try-restart flanneld.service")
+	want(t, root, "the upgrade", "daemon-reload; --no-block try-restart flanneld.service")
 	for path, text := range map[string]string{
 		"etc/flannel/flanneld.env":        "FLANNELD_IFACE=eth1\n",
 		"etc/flannel/flanneld.env.rpmnew": "FLANNELD_V=1\n",
