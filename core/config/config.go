@@ -13,7 +13,8 @@ type Network struct {
 	Off            []netip.Prefix // the networks of families that are off, masked
 	EnableNFTables bool
 	Backend        Backend
-	Warnings       []string // a sentence for each member of the document that has no effect
+	Formerly       []Backend // the previous backends that nodes keep; nil: the config has no such member
+	Warnings       []string  // a sentence for each member of the document that has no effect
 }
 
 // Range is the address space of one family and its division into subnets. Only

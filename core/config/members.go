@@ -73,7 +73,7 @@ var known = []string{
 	"EnableIPv4", "EnableIPv6", "EnableNFTables",
 	"Network", "SubnetLen", "SubnetMin", "SubnetMax",
 	"IPv6Network", "IPv6SubnetLen", "IPv6SubnetMin", "IPv6SubnetMax",
-	"Backend",
+	"Backend", "Formerly",
 }
 
 // IsMember reports whether a config may have a member of that name, in either case.

@@ -16,7 +16,7 @@ type document struct {
 	Network, SubnetLen, SubnetMin, SubnetMax                 json.RawMessage
 	IPv6Network, IPv6SubnetLen, IPv6SubnetMin, IPv6SubnetMax json.RawMessage
 
-	Backend json.RawMessage
+	Backend, Formerly json.RawMessage
 }
 
 // Parse reads a network config. Names of members match in either case, and null
@@ -74,6 +74,10 @@ func parse(data []byte, complete func(written) (Range, error)) (Network, error) 
 	if err != nil {
 		return Network{}, err
 	}
+	n.Formerly, err = parseFormerly(doc.Formerly)
+	if err != nil {
+		return Network{}, err
+	}
 	n.Warnings = warnings(data, n.Backend)
 	return n, nil
 }
@@ -112,6 +116,33 @@ func excerpt(raw []byte) string {
 		return strings.ToValidUTF8(text[:most], "") + "..."
 	}
 	return text
+}
+
+// mostFormerly is the largest number of previous backends in a config.
+const mostFormerly = 3
+
+// parseFormerly reads the previous backends. An empty list is not the same as none: see [Network.Formerly].
+func parseFormerly(raw json.RawMessage) ([]Backend, error) {
+	var objects []json.RawMessage
+	want := fmt.Sprintf(`an array of at most %d objects such as [{"Type": "vxlan"}]`, mostFormerly)
+	if err := decode("Formerly", raw, &objects, want); err != nil {
+		return nil, err
+	}
+	if len(objects) > mostFormerly {
+		return nil, fmt.Errorf("Formerly has %d members: want %s", len(objects), want)
+	}
+	if objects == nil {
+		return nil, nil
+	}
+	formerly := make([]Backend, 0, len(objects))
+	for i, object := range objects {
+		b, err := parseBackend(object)
+		if err != nil {
+			return nil, fmt.Errorf("Formerly[%d]: %w", i, err)
+		}
+		formerly = append(formerly, b)
+	}
+	return formerly, nil
 }
 
 func parseBackend(raw json.RawMessage) (Backend, error) {

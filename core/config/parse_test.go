@@ -186,6 +186,15 @@ var parseErrors = []struct{ text, want string }{
 	{`{"Network":"10.5.0.0/16","Backend":"vxlan"}`, `Backend "vxlan": want an object such as {"Type": "vxlan"}`},
 	{"{\"Network\":\"10.5.0.0/16\",\"Backend\":[\n 1,\n 2]}",
 		`Backend [ 1, 2]: want an object such as {"Type": "vxlan"}`},
+
+	{`{"Network":"10.5.0.0/16","Formerly":{"Type":"vxlan"}}`,
+		`Formerly {"Type":"vxlan"}: want an array of at most 3 objects such as [{"Type": "vxlan"}]`},
+	{`{"Network":"10.5.0.0/16","Formerly":[{},{},{},{}]}`,
+		`Formerly has 4 members: want an array of at most 3 objects such as [{"Type": "vxlan"}]`},
+	{`{"Network":"10.5.0.0/16","Formerly":[{"Type":"udp"},"vxlan"]}`,
+		`Formerly[1]: Backend "vxlan": want an object such as {"Type": "vxlan"}`},
+	{`{"Network":"10.5.0.0/16","Formerly":[null]}`,
+		`Formerly[0]: Backend null: unknown backend "": want a Type, such as {"Type": "vxlan"}`},
 }
 
 func TestParseErrors(t *testing.T) {
@@ -196,7 +205,27 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+// An empty list of previous backends is the operator's word, and no list is none.
+func TestFormerly(t *testing.T) {
+	for text, want := range map[string][]Backend{
+		``:                 nil,
+		`,"Formerly":null`: nil,
+		`,"Formerly":[]`:   {},
+		`,"formerly":[{"type":"VXLAN","VNI":7},{"Type":"udp"}]`: {
+			{"vxlan", json.RawMessage(`{"type":"VXLAN","VNI":7}`)}, {"udp", json.RawMessage(`{"Type":"udp"}`)}},
+	} {
+		n, err := Parse([]byte(`{"Network":"10.5.0.0/16"` + text + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, n.Formerly); d != "" || len(n.Warnings) > 0 {
+			t.Errorf("%s: warnings %q (-want +got):\n%s", text, n.Warnings, d)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"},"Formerly":[{"Type":"vxlan","VNI":7}]}`))
 	f.Add([]byte(`{"Network":"10.5.0.0/16","SubnetLen":26,"SubnetMin":"10.5.1.0","SubnetMax":"10.5.9.0"}`))
 	f.Add([]byte(`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:1::/48","IPv6SubnetLen":64,` +
 		`"Backend":{"Type":"vxlan"}}`))

@@ -33,6 +33,9 @@ func checkConfig(data []byte, assigned bool, former ...config.Backend) (config.N
 	if err != nil {
 		return config.Network{}, nil, fmt.Errorf("network config: %w", err)
 	}
+	if err := ways.CheckFormerly(network); err != nil {
+		return config.Network{}, nil, fmt.Errorf("network config: %w", err)
+	}
 	set, err := ways.New(network, former...)
 	if err != nil {
 		return config.Network{}, nil, fmt.Errorf("network config: %w", unserved{err})

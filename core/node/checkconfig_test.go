@@ -23,6 +23,9 @@ func TestCheckConfigAgreesWithTheLog(t *testing.T) {
 		`{"EnableIPv6":true,"IPv6Network":"fd00:10::/48","Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`,
 		`{"Network":"10.5.0.0/16","Nonsense":1,"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","Colour":"red","vni":2}}`,
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"wireguard","PSK":"short"}}`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"},"Formerly":[{"Type":"host-gw"},{"Type":"quantum"}]}`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"},"Formerly":[{"Type":"vxlan","VNI":0}]}`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"},"Formerly":[{"Type":"host-gw"}]}`,
 	} {
 		w := newWorld(t, text)
 		w.tell()

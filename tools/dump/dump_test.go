@@ -28,7 +28,7 @@ func host(t *testing.T, secret string) map[string]string {
 		t.Fatal(err)
 	}
 	conf := `{"Network":"10.5.0.0/16","Backend":{"Type":"ipsec","UDPEncap":true,"PSK":` + string(quoted) + `},` +
-		`"Extra":` + string(quoted) + `}`
+		`"Formerly":[{"Type":"ipsec","PSK":` + string(quoted) + `}],"Extra":` + string(quoted) + `}`
 	state, err := json.Marshal(map[string]any{
 		"Version": 1, "Snapshot": map[string]any{"Config": map[string]any{"Data": []byte(conf)}},
 		"Links": []string{"flannel.1"}, "Networks": []string{"10.5.0.0/16"},

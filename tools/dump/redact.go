@@ -117,6 +117,8 @@ func (r *Redactor) Config(data []byte) []byte {
 	for name, value := range top {
 		if strings.EqualFold(name, "Backend") {
 			top[name] = r.backend(value, hidden)
+		} else if strings.EqualFold(name, "Formerly") {
+			top[name] = r.backends(value, hidden)
 		} else if !config.IsMember(name) {
 			top[name] = hidden
 		}
@@ -124,6 +126,22 @@ func (r *Redactor) Config(data []byte) []byte {
 	out, err := json.MarshalIndent(top, "", "  ")
 	if err != nil {
 		return []byte(daemonflags.Redacted)
+	}
+	return out
+}
+
+// backends hides what backend hides, in a list of Backend objects.
+func (r *Redactor) backends(value, hidden json.RawMessage) json.RawMessage {
+	var objects []json.RawMessage
+	if json.Unmarshal(value, &objects) != nil {
+		return hidden
+	}
+	for i, object := range objects {
+		objects[i] = r.backend(object, hidden)
+	}
+	out, err := json.Marshal(objects)
+	if err != nil {
+		return hidden
 	}
 	return out
 }

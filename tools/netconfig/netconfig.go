@@ -132,6 +132,7 @@ func (r *Report) compare(network config.Network, former []byte, assigned bool) {
 		differ(f.String()+" network", rangeText(was.Of(f)), rangeText(network.Of(f)))
 	}
 	differ("EnableNFTables", fmt.Sprint(was.EnableNFTables), fmt.Sprint(network.EnableNFTables))
+	differ("Formerly", formerlyText(was), formerlyText(network))
 	if backendOf(was) == backendOf(network) && !maps.EqualFunc(options(was), options(network), sameValue) {
 		r.Changes = append(r.Changes, "other options of the backend")
 	}
@@ -143,6 +144,18 @@ func options(network config.Network) map[string]any {
 	_ = json.Unmarshal(network.Backend.Options, &of) // a config without a backend has no text here
 	maps.DeleteFunc(of, func(name string, _ any) bool { return strings.EqualFold(name, "Type") })
 	return of
+}
+
+// formerlyText returns the types of the previous backends in a config. Their options may be secrets.
+func formerlyText(network config.Network) string {
+	if network.Formerly == nil {
+		return "not given"
+	}
+	types := []string{}
+	for _, b := range network.Formerly {
+		types = append(types, b.Type)
+	}
+	return "[" + strings.Join(types, ", ") + "]"
 }
 
 func sameValue(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -54,6 +54,11 @@ changes:  IPv4 network: 10.5.0.0/16 in subnets of /24 from 10.5.1.0 to 10.5.255.
 changes:  other options of the backend
 moves:    192.168.64.2 has to take another subnet: subnet 10.5.200.0-24: 10.5.200.0/24 is outside 10.5.1.0 to 10.5.100.0
 `},
+		{"the end of a change", `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"},"Formerly":[]}`, false,
+			&lease.Snapshot{Config: vxlan}, `backend:  vxlan
+network:  10.5.0.0/16, 255 subnets of /24 from 10.5.1.0 to 10.5.255.0
+changes:  Formerly: not given becomes []
+`},
 		{"the same in other words", `{ "Network": "10.5.0.0/16", "Backend": { "Type": "vxlan" } }`, false,
 			&lease.Snapshot{Config: vxlan}, `backend:  vxlan
 network:  10.5.0.0/16, 255 subnets of /24 from 10.5.1.0 to 10.5.255.0

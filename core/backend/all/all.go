@@ -82,9 +82,15 @@ func New(network config.Network) (backend.Backend, error) {
 // Warnings returns a sentence for each member of a config that has no effect.
 func Warnings(network config.Network) []string {
 	warnings := slices.Clone(network.Warnings)
-	spec, _ := Find(network.Backend.Type)
-	for _, name := range spec.Unknown(network.Backend) {
-		warnings = append(warnings, fmt.Sprintf("Backend member %q is unknown to %s and ignored", name, spec.Type))
+	for i, b := range append([]config.Backend{network.Backend}, network.Formerly...) {
+		where := "Backend"
+		if i > 0 {
+			where = fmt.Sprintf("Formerly[%d]", i-1)
+		}
+		spec, _ := Find(b.Type)
+		for _, name := range spec.Unknown(b) {
+			warnings = append(warnings, fmt.Sprintf("%s member %q is unknown to %s and ignored", where, name, spec.Type))
+		}
 	}
 	return warnings
 }

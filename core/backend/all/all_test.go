@@ -142,11 +142,12 @@ func TestWarnings(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","MacPrefix":"0E-2A"}}`: nil,
 		`{"Network":"10.5.0.0/16","network":"10.6.0.0/16","Colour":"red",` +
-			`"Backend":{"Type":"vxlan","VNI":1,"vni":2,"VNI":3,"Prot":1}}`: {
+			`"Backend":{"Type":"vxlan","VNI":1,"vni":2,"VNI":3,"Prot":1},"Formerly":[{"Type":"udp","VNI":1}]}`: {
 			`member "network" is given more than once, and only the last value counts`,
 			`Backend member "vni" is given more than once, and only the last value counts`,
 			`member "Colour" is unknown and ignored`,
 			`Backend member "Prot" is unknown to vxlan and ignored`,
+			`Formerly[0] member "VNI" is unknown to udp and ignored`,
 		},
 	} {
 		if d := cmp.Diff(want, Warnings(network(t, text))); d != "" {

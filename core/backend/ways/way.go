@@ -45,6 +45,16 @@ func open(network config.Network, object config.Backend) (way, error) {
 	return openExactly(network)
 }
 
+// CheckFormerly returns an error if a previous backend that a network config names cannot be opened.
+func CheckFormerly(network config.Network) error {
+	for i, object := range network.Formerly {
+		if _, err := open(network, object); err != nil {
+			return fmt.Errorf("Formerly[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
 // withOptionsOf returns a former Backend object with the present values of the options
 // on which nodes need not agree, if both have the same type. Two devices of one kind
 // may have to agree: VXLAN devices with one port must have the same extensions.
