@@ -69,6 +69,10 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 		return err
 	}
 	result, err := invoke.DelegateAdd(context.Background(), pluginOf(delegated), text, p.Exec)
+	if hasNotRun(err) {
+		a := c.attachment(args)
+		err = errors.Join(err, a.forget(a.path()))
+	}
 	if err != nil {
 		return explain(delegated, "ADD", err)
 	}
@@ -137,10 +141,33 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 		return err
 	}
 	c.repeat(delegated)
-	if err := p.delegate(invoke.DelegateDel, "DEL", delegated); err != nil {
+	err = p.delegate(invoke.DelegateDel, "DEL", delegated)
+	if hasNotRun(err) {
+		err = p.delByPresent(c, delegated, err)
+	}
+	if err != nil {
 		return err
 	}
 	return a.forget(path)
+}
+
+// delByPresent deletes an attachment whose kept delegate cannot be started by the delegate of the present configuration,
+// if that is another one. An ADD with a delegate that the node lacks may have left it: without this, the sandbox would
+// stay for ever once the configuration is right. It returns the given error if the delegate is the same.
+func (p Plugin) delByPresent(c conf, kept map[string]any, err error) error {
+	present, readErr := c.current()
+	if readErr != nil || pluginOf(present) == pluginOf(kept) {
+		return err
+	}
+	c.repeat(present)
+	return p.delegate(invoke.DelegateDel, "DEL", present)
+}
+
+// hasNotRun reports whether a delegate failed before it began: there is no such program in CNI_PATH, or the kernel cannot
+// start it. The CNI library says neither by a type of error.
+func hasNotRun(err error) bool {
+	return err != nil &&
+		(strings.Contains(err.Error(), "failed to find plugin") || strings.Contains(err.Error(), "fork/exec "))
 }
 
 // repeat adds the present call's result to a kept configuration, and with it the call's version: a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,8 +19,9 @@ import (
 
 // recorder stands for the delegates: it records their calls.
 type recorder struct {
-	calls []string // "bridge ADD {conf}"
-	err   error
+	calls   []string // "bridge ADD {conf}"
+	err     error
+	missing string // the delegate that is not in CNI_PATH
 }
 
 func (r *recorder) ExecPlugin(_ context.Context, plugin string, stdin []byte, env []string) ([]byte, error) {
@@ -33,7 +35,12 @@ func (r *recorder) ExecPlugin(_ context.Context, plugin string, stdin []byte, en
 	return []byte(`{"cniVersion":"1.1.0","ips":[{"address":"10.5.72.2/24"}]}`), r.err
 }
 
-func (r *recorder) FindInPath(plugin string, _ []string) (string, error) { return plugin, nil }
+func (r *recorder) FindInPath(plugin string, paths []string) (string, error) {
+	if plugin == r.missing {
+		return "", fmt.Errorf("failed to find plugin %q in path %s", plugin, paths)
+	}
+	return plugin, nil
+}
 
 func (r *recorder) Decode(text []byte) (version.PluginInfo, error) {
 	return (&version.PluginDecoder{}).Decode(text)
@@ -405,5 +412,51 @@ func TestErrors(t *testing.T) {
 				t.Errorf("got %#v, want code %d, %s", err, c.code, c.msg)
 			}
 		})
+	}
+}
+
+// A delegate that the node lacks leaves nothing that a DEL would need it for.
+func TestAddWithoutDelegate(t *testing.T) {
+	b := newBench(t, both)
+	b.conf["delegate"] = map[string]any{"type": "brigde"}
+	b.exec.missing = "brigde"
+	if err := b.call(b.plugin().add); err == nil || !strings.Contains(err.Error(), `failed to find plugin "brigde"`) {
+		t.Errorf("ADD: %v", err)
+	}
+	if err := b.call(b.plugin().del); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+}
+
+// A delegate of the right name that the kernel cannot start has not run either.
+func TestAddWithDelegateThatDoesNotStart(t *testing.T) {
+	b := newBench(t, both)
+	if err := os.WriteFile(filepath.Join(b.dir, "bridge"), []byte("no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.call(Plugin{}.add); err == nil || !strings.Contains(err.Error(), "exec format error") {
+		t.Errorf("ADD: %v", err)
+	}
+	if err := b.call(Plugin{}.del); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+}
+
+// What an earlier release kept of such an ADD goes once the configuration is right.
+func TestDelByTheRightDelegate(t *testing.T) {
+	b := newBench(t, both)
+	a := attachment{dataDir: filepath.Join(b.dir, "data"), network: "cbr0", container: "c1", ifname: "eth0"}
+	if err := a.keep([]byte(`{"name":"cbr0","type":"brigde"}`)); err != nil {
+		t.Fatal(err)
+	}
+	b.exec.missing = "brigde"
+	if err := b.call(b.plugin().del); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"bridge DEL " + wantBridge}, b.told()); diff != "" {
+		t.Error(diff)
+	}
+	if err := b.call(b.plugin().del); err != nil || len(b.told()) != 0 {
+		t.Errorf("the attachment is still kept: %v", err)
 	}
 }
