@@ -38,6 +38,8 @@ type Link struct {
 	MTU      int // bytes
 	Up       bool
 	Loopback bool
+	Bridge   bool
+	Master   string // the link of which this one is a port; "": none
 	MAC      dataplane.MAC
 	Addrs    []LinkAddr // in the kernel's order
 
@@ -60,6 +62,8 @@ type LinkAddr struct {
 	Permanent  bool // without a lifetime, unlike addresses from a router or DHCP
 	Temporary  bool // RFC 8981 privacy address
 	Deprecated bool // preferred lifetime has ended
+	Tentative  bool // not usable yet: the kernel looks for another host with the address
+	Duplicate  bool // not usable: another host has the address
 }
 
 // Route is an underlay route: a unicast route of the main table that does not
@@ -67,14 +71,15 @@ type LinkAddr struct {
 type Route struct {
 	Dst    netip.Prefix // 0.0.0.0/0 or ::/0 for the default route
 	Metric uint32       // as the kernel has it
-	Hops   []Hop        // one, or several of a multipath route
+	Hops   []Hop        // one, or several of a multipath route, also those of a next-hop object
 	Src    netip.Addr   // preferred source, zero if none
+	MTU    int          // the route's own, in bytes; 0: that of the link
 }
 
 // Hop is a way out of the host.
 type Hop struct {
 	Link string
-	Via  netip.Addr // zero: on-link
+	Via  netip.Addr // zero: on-link; of an IPv4 route it may be an IPv6 address
 }
 
 // Equal reports whether the facts are the same.
@@ -85,12 +90,20 @@ func (f HostFacts) Equal(o HostFacts) bool {
 
 // Equal reports whether all fields are the same.
 func (l Link) Equal(o Link) bool {
-	return l.Name == o.Name && l.Index == o.Index && l.MTU == o.MTU && l.Up == o.Up && l.Loopback == o.Loopback &&
-		l.MAC == o.MAC && slices.Equal(l.Addrs, o.Addrs) && l.NoForwarding == o.NoForwarding &&
+	return l.Name == o.Name &&
+		l.Index == o.Index &&
+		l.MTU == o.MTU &&
+		l.Up == o.Up &&
+		l.Loopback == o.Loopback &&
+		l.Bridge == o.Bridge &&
+		l.Master == o.Master &&
+		l.MAC == o.MAC &&
+		slices.Equal(l.Addrs, o.Addrs) &&
+		l.NoForwarding == o.NoForwarding &&
 		l.Inside == o.Inside
 }
 
 // Equal reports whether all fields are the same.
 func (r Route) Equal(o Route) bool {
-	return r.Dst == o.Dst && r.Metric == o.Metric && r.Src == o.Src && slices.Equal(r.Hops, o.Hops)
+	return r.Dst == o.Dst && r.Metric == o.Metric && r.Src == o.Src && r.MTU == o.MTU && slices.Equal(r.Hops, o.Hops)
 }

@@ -33,14 +33,16 @@ func (p *Printer) State(s *dataplane.State) string {
 func (p *Printer) Facts(f driver.HostFacts) string {
 	var b strings.Builder
 	for _, l := range f.Links {
-		fmt.Fprintf(&b, "link %s mtu %d mac %s%s%s%s\n", l.Name, l.MTU, l.MAC,
-			flag(l.Up, "up"), flag(l.Loopback, "loopback"), flag(l.Inside, "inside"))
+		fmt.Fprintf(&b, "link %s mtu %d mac %s%s%s%s%s%s\n", l.Name, l.MTU, l.MAC,
+			flag(l.Up, "up"), flag(l.Loopback, "loopback"), flag(l.Bridge, "bridge"), flag(l.Inside, "inside"),
+			flag(l.Master != "", "master "+l.Master))
 		for _, a := range l.Addrs {
 			if a.Prefix.Addr().Is6() && a.Prefix.Addr().IsLinkLocalUnicast() {
 				continue
 			}
-			fmt.Fprintf(&b, "  addr %s%s%s%s%s\n", a.Prefix, flag(a.LinkLocal, "link-local"),
-				flag(a.Permanent, "permanent"), flag(a.Temporary, "temporary"), flag(a.Deprecated, "deprecated"))
+			fmt.Fprintf(&b, "  addr %s%s%s%s%s%s%s\n", a.Prefix, flag(a.LinkLocal, "link-local"),
+				flag(a.Permanent, "permanent"), flag(a.Temporary, "temporary"), flag(a.Deprecated, "deprecated"),
+				flag(a.Tentative, "tentative"), flag(a.Duplicate, "duplicate"))
 		}
 	}
 	b.WriteString(routeFacts(f.Routes))
@@ -86,6 +88,7 @@ func routeFacts(routes []driver.Route) string {
 		if route.Src.IsValid() {
 			line += " src " + route.Src.String()
 		}
+		line += flag(route.MTU > 0, fmt.Sprint("mtu ", route.MTU))
 		out = append(out, line+"\n")
 	}
 	slices.Sort(out)

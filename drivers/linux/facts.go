@@ -17,6 +17,7 @@ import (
 func (l *link) fact(off [2]bool) driver.Link {
 	fact := driver.Link{
 		Name: l.Name, Index: l.index, MTU: l.MTU, Up: l.Up, Loopback: l.loopback, MAC: l.MAC, NoForwarding: off,
+		Bridge: l.Kind() == bridgeKind,
 	}
 	for f, forwards := range l.forwards {
 		if forwards != nil && (*forwards || cidr.Family(f) == cidr.V4) {
@@ -44,6 +45,7 @@ func (o *observer) findInside(all []link) {
 	}
 	for i, l := range all {
 		o.facts.Links[i].Inside = l.toContainer() || l.Kind() == bridgeKind && !wired[l.index]
+		o.facts.Links[i].Master = o.links.byIndex[l.master]
 	}
 }
 
@@ -70,12 +72,16 @@ func (a address) ofContainer() bool {
 
 func (a address) fact() driver.LinkAddr {
 	ip := a.prefix.Addr()
+	unproven := a.flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_OPTIMISTIC) == unix.IFA_F_TENTATIVE
+	duplicate := a.flags&unix.IFA_F_DADFAILED != 0
 	return driver.LinkAddr{
 		Prefix:     a.prefix,
 		LinkLocal:  a.scope == unix.RT_SCOPE_LINK || ip.IsLinkLocalUnicast(),
 		Permanent:  a.flags&unix.IFA_F_PERMANENT != 0,
 		Temporary:  ip.Is6() && a.flags&unix.IFA_F_TEMPORARY != 0, // the bit means "secondary" for IPv4
 		Deprecated: a.flags&unix.IFA_F_DEPRECATED != 0,
+		Tentative:  unproven && !duplicate, // the kernel keeps the flag when it finds a duplicate
+		Duplicate:  duplicate,
 	}
 }
 
@@ -84,12 +90,10 @@ func (r *route) underlay() bool {
 	return r.kind == unix.RTN_UNICAST && r.protocol != dataplane.Protocol
 }
 
-func (r *route) fact(ls *links) (driver.Route, error) {
-	hops := r.hops
-	if len(hops) == 0 {
-		hops = []hop{r.hop}
-	}
-	fact := driver.Route{Dst: r.dst, Metric: r.metric, Src: r.src, Hops: make([]driver.Hop, len(hops))}
+// fact returns the route as one of the facts, with the hops of the next-hop object that it uses.
+func (r *route) fact(ls *links, objects nextHopObjects) (driver.Route, error) {
+	hops := r.allHops(objects)
+	fact := driver.Route{Dst: r.dst, Metric: r.metric, Src: r.src, MTU: r.mtu, Hops: make([]driver.Hop, len(hops))}
 	for i, h := range hops {
 		name, err := ls.nameOf(h.oif)
 		if err != nil {

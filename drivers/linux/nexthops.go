@@ -10,8 +10,11 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// sizeofNhmsg is the size of struct nhmsg.
-const sizeofNhmsg = 8
+// Sizes of struct nhmsg and struct nexthop_grp.
+const (
+	sizeofNhmsg      = 8
+	sizeofGroupEntry = 8
+)
 
 // The attributes of a next hop (NHA_*) that matter.
 const (
@@ -67,6 +70,7 @@ func (m *routeMemory) readNextHops(o *observer) error {
 	if err != nil {
 		return err
 	}
+	m.objects = foreignNextHops(b)
 	for body := range nl.Answers(b, unix.RTM_NEWNEXTHOP, unix.AF_INET) {
 		h, index, ok := parseNextHop(body)
 		if !ok {
@@ -80,6 +84,58 @@ func (m *routeMemory) readNextHops(o *observer) error {
 		m.links[index] = h.Link
 	}
 	return nil
+}
+
+// nextHopObjects are the next-hop objects of other programs, by number.
+type nextHopObjects map[uint32]nextHopObject
+
+// nextHopObject is one hop or a group.
+type nextHopObject struct {
+	hop
+	group []uint32 // the numbers of a group's members
+}
+
+// hops returns the hops of an object; none if it leads nowhere. The kernel allows no group in a group.
+func (all nextHopObjects) hops(id uint32) []hop {
+	members := all[id].group
+	if members == nil {
+		members = []uint32{id}
+	}
+	var hops []hop
+	for _, id := range members {
+		if o, ok := all[id]; ok && o.oif != 0 {
+			hops = append(hops, o.hop)
+		}
+	}
+	return hops
+}
+
+// foreignNextHops reads the next hops of other programs from a dump of all.
+func foreignNextHops(dump []byte) nextHopObjects {
+	all := nextHopObjects{}
+	for m := range nl.Messages(dump) {
+		if m.Kind != unix.RTM_NEWNEXTHOP || len(m.Body) < sizeofNhmsg || m.Body[2] == dataplane.Protocol {
+			continue
+		}
+		var o nextHopObject
+		id := uint32(0)
+		for kind, value := range nl.Attrs(m.Body[sizeofNhmsg:]) {
+			switch kind {
+			case nhaID:
+				id = nl.U32(value)
+			case nhaOIF:
+				o.oif = int(nl.U32(value))
+			case nhaGateway:
+				o.via = nl.Addr(value)
+			case nhaGroup:
+				for ; len(value) >= sizeofGroupEntry; value = value[sizeofGroupEntry:] {
+					o.group = append(o.group, nl.U32(value[:4]))
+				}
+			}
+		}
+		all[id] = o
+	}
+	return all
 }
 
 // parseNextHop reads a message about a next hop. It returns false unless it is one of our protocol.

@@ -39,7 +39,9 @@ type routeMemory struct {
 	routes   dataplane.Table[dataplane.RouteKey, dataplane.Route]
 	nextHops dataplane.Table[dataplane.NextHopID, dataplane.NextHop]
 	facts    []driver.Route
-	links    map[int]string // on which the routes depend, by index
+	objects  nextHopObjects
+	used     map[uint32]bool // the objects on which the facts depend
+	links    map[int]string  // on which the routes depend, by index
 }
 
 // holds reports whether the memory answers a look.
@@ -84,7 +86,8 @@ func (o *observer) readTables() error {
 	if err != nil {
 		return err
 	}
-	m := &routeMemory{extent: extent, owned: o.owned, read: time.Now(), links: maps.Clone(o.owned)}
+	m := &routeMemory{extent: extent, owned: o.owned, read: time.Now(), links: maps.Clone(o.owned),
+		used: map[uint32]bool{}}
 	err = m.readNextHops(o)
 	if err != nil {
 		return err
@@ -135,9 +138,15 @@ func (m *routeMemory) add(o *observer, r *route) error {
 		return err
 	}
 	if fact {
-		f, err := r.fact(o.links)
+		f, err := r.fact(o.links, m.objects)
 		if err != nil {
 			return err
+		}
+		if r.object != 0 {
+			m.used[r.object] = true
+			for _, member := range m.objects[r.object].group {
+				m.used[member] = true
+			}
 		}
 		m.facts = append(m.facts, f)
 	}
@@ -153,7 +162,7 @@ func (m *routeMemory) add(o *observer, r *route) error {
 // dependOn notes the links without which the kernel would drop the route: those
 // of its hops, and the one with its preferred source.
 func (m *routeMemory) dependOn(o *observer, r *route) error {
-	for _, h := range append(r.hops, r.hop) {
+	for _, h := range append(slices.Clip(r.allHops(m.objects)), r.hop) {
 		name, err := o.links.nameOf(h.oif)
 		if err != nil {
 			return err

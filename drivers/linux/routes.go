@@ -47,8 +47,10 @@ type route struct {
 	hasSrc   bool // an IPv6 route that applies only to packets from a prefix
 	src      netip.Addr
 	nextHop  dataplane.NextHopID
-	hop            // of a route with one
-	hops     []hop // of a multipath route
+	object   uint32 // the next-hop object that the route uses, of any family; 0: none
+	mtu      int    // of the route alone; 0: that of the link
+	hop             // of a route with one
+	hops     []hop  // of a multipath route
 }
 
 // dumpRoutes reads the main table of a family.
@@ -100,7 +102,11 @@ func parseRoute(body []byte, r *route) bool {
 		case unix.RTA_MULTIPATH:
 			r.parseHops(value)
 		case rtaNhID:
-			r.nextHop = dataplane.NextHopID(nl.U32(value))
+			r.object = nl.U32(value)
+			r.nextHop = dataplane.NextHopID(r.object)
+		case unix.RTA_METRICS:
+			r.mtu = mtuOf(value)
+			r.hop.parse(kind, value)
 		default:
 			r.hop.parse(kind, value)
 		}
@@ -113,6 +119,18 @@ func parseRoute(body []byte, r *route) bool {
 		r.oif = 0
 	}
 	return table == unix.RT_TABLE_MAIN && !r.hasSrc && r.tos == 0
+}
+
+// allHops returns the hops of the route, one or several. With net.ipv4.nexthop_compat_mode=0 the kernel
+// names only the next-hop object that has them.
+func (r *route) allHops(objects nextHopObjects) []hop {
+	switch {
+	case len(r.hops) > 0:
+		return r.hops
+	case r.oif == 0 && r.object != 0:
+		return objects.hops(r.object)
+	}
+	return []hop{r.hop}
 }
 
 func (h *hop) parse(kind uint16, value []byte) {

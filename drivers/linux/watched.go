@@ -87,11 +87,11 @@ func (w *watched) saw(e entry, link string) bool {
 	return w.seen.Neighs.Has(dataplane.NeighKey{Link: link, IP: nl.Addr(e.dst)})
 }
 
-// nextHop reports whether a next hop matters: one of our protocol, or one that the last look
-// returned, which takes the protocol of the program that replaces it.
+// nextHop reports whether a next hop matters: one of our protocol, one that the last look
+// returned, which takes the protocol of the program that replaces it, or one that a route of the facts uses.
 func (w *watched) nextHop(body []byte) bool {
 	h, _, ours := parseNextHop(body)
-	return ours || w.seen != nil && w.seen.NextHops.Has(h.ID)
+	return ours || w.seen != nil && w.seen.NextHops.Has(h.ID) || w.memory != nil && w.memory.used[uint32(h.ID)]
 }
 
 // route reports whether a route matters: a look would report it, or it replaces

@@ -161,7 +161,8 @@ func (s *stack) facts(extent dataplane.Extent) driver.HostFacts {
 func (l *link) fact() driver.Link {
 	out := driver.Link{
 		Name: l.name, Index: l.index, MTU: l.mtu, Up: l.up,
-		Loopback: l.device == loopback, MAC: l.mac, Inside: l.device == bridge || l.device == ethernet,
+		Loopback: l.device == loopback, Bridge: l.device == bridge, Master: l.master, MAC: l.mac,
+		Inside: l.device == bridge || l.device == ethernet,
 	}
 	for _, f := range cidr.Families {
 		out.NoForwarding[f] = l.stack.forwardsNothing(l, f)
