@@ -141,6 +141,11 @@ bin/flannel.deb: bin/nfpm
 	@GO='$(GO)' ARCHES=$$($(GO) env GOARCH) KINDS=deb hack/packages bin/vagrant
 	@mv bin/vagrant/flannel_*.deb $@ && rmdir bin/vagrant
 
+# For the Vagrantfile: a certificate for the etcd at ETCD_IP, which vouches for itself and is that of the clients, too.
+%/etcd.pem:
+	@openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=flannel \
+		-addext subjectAltName=IP:$(ETCD_IP) -keyout $(@D)/etcd-key.pem -out $@
+
 bin/nfpm: tools/packages/go.mod
 	@cd tools/packages && $(STATIC) -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/internal/daemonflags"
 )
@@ -57,18 +54,29 @@ type embeddedDied struct{ err error }
 func (e *embeddedDied) Error() string { return "embedded etcd: " + e.err.Error() }
 func (e *embeddedDied) Unwrap() error { return e.err }
 
-// embeddedURL returns the URL at which the embedded etcd listens.
-func (o *options) embeddedURL() (string, error) {
-	if o.etcd.Endpoints == daemonflags.EtcdEndpoints {
-		return embeddedEndpoint, nil
+// embeddedListen returns the URLs at which the embedded etcd listens: the given one of its socket, and an
+// https URL in --etcd-endpoints, for other hosts. A client that uses the socket is root; any other shows a
+// certificate. Without either, a local user or a pod of the host's network could change the network config,
+// and with backend extension run commands as root.
+func (o *options) embeddedListen(socket string) ([]string, error) {
+	e := o.etcd
+	if e.Endpoints == daemonflags.EtcdEndpoints || e.Endpoints == socket {
+		return []string{socket}, nil
 	}
-	u, err := url.Parse(o.etcd.Endpoints)
-	if err != nil || u.Scheme != "http" || u.User != nil || u.Port() == "" || strings.Contains(o.etcd.Endpoints, ",") {
-		return "", fmt.Errorf("--embed-etcd listens on one address: --etcd-endpoints is %s; want http://IP:PORT",
-			quote(daemonflags.HideCredentials(o.etcd.Endpoints)))
+	const instead = "leave it out, and flanneld and flannelctl use the socket %s; for other hosts, give https://IP:PORT " +
+		"with --etcd-certfile, --etcd-keyfile and --etcd-cafile"
+	shown := quote(daemonflags.HideCredentials(e.Endpoints))
+	u, err := url.Parse(e.Endpoints)
+	switch {
+	case strings.HasPrefix(e.Endpoints, "http://"):
+		return nil, fmt.Errorf("--embed-etcd no longer listens at an address without certificates, where any user of this "+
+			"host could change the network: --etcd-endpoints is %s; "+instead, shown, socket)
+	case err != nil || u.Scheme != "https" || u.Port() == "" || strings.ContainsAny(e.Endpoints, ",@?#"):
+		return nil, fmt.Errorf("--embed-etcd listens at its socket and at most one address: --etcd-endpoints is %s; "+instead,
+			shown, socket)
+	case e.CertFile == "" || e.KeyFile == "" || e.CAFile == "":
+		return nil, fmt.Errorf("--embed-etcd listens at %s only with --etcd-certfile, --etcd-keyfile and --etcd-cafile: "+
+			"each client must show a certificate of that authority", shown)
 	}
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !ip.IsLoopback() {
-		klog.Warningf("the embedded etcd needs no password: any host that reaches %s can change the network", u.Host)
-	}
-	return o.etcd.Endpoints, nil
+	return []string{socket, e.Endpoints}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"k8s.io/klog/v2"
 
@@ -24,16 +25,23 @@ func init() {
 
 // embedEtcd is [startEtcd].
 func embedEtcd(ctx context.Context, o *options) (_ context.Context, endpoints []string, end func(), err error) {
-	listen, err := o.embeddedURL()
+	socket, err := embedded.SocketURL(o.embedEtcd.dir)
+	if err != nil {
+		return ctx, nil, nil, fmt.Errorf("--embed-etcd: %w", err)
+	}
+	listen, err := o.embeddedListen(socket)
 	if err != nil {
 		return ctx, nil, nil, err
 	}
-	server, err := embedded.Start(ctx, embedded.Options{Dir: o.embedEtcd.dir, ListenClient: []string{listen}})
+	server, err := embedded.Start(ctx, embedded.Options{
+		Dir: o.embedEtcd.dir, ListenClient: listen,
+		CertFile: o.etcd.CertFile, KeyFile: o.etcd.KeyFile, ClientCAFile: o.etcd.CAFile,
+	})
 	if err != nil {
 		return ctx, nil, nil, err
 	}
 	end = func() { closing("embedded etcd", server.Close()) }
-	klog.Infof("embedded etcd listens on %s, data in %s", listen, o.embedEtcd.dir)
+	klog.Infof("embedded etcd listens on %s, data in %s", strings.Join(listen, " and "), o.embedEtcd.dir)
 	if err := o.seed(ctx, server); err != nil {
 		end()
 		return ctx, nil, nil, err
@@ -46,7 +54,7 @@ func embedEtcd(ctx context.Context, o *options) (_ context.Context, endpoints []
 		case <-ctx.Done():
 		}
 	}()
-	return ctx, server.Endpoints(), end, nil
+	return ctx, []string{socket}, end, nil
 }
 
 // seed stores the network config file unless the store has a config already. It

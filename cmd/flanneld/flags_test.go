@@ -248,30 +248,61 @@ func TestStatePaths(t *testing.T) {
 	}
 }
 
-func TestEmbeddedURL(t *testing.T) {
+// The embedded etcd listens at its socket, and at one https URL with certificates. No URL of an older setup
+// opens it to a user without a certificate.
+func TestEmbeddedListen(t *testing.T) {
+	const (
+		socket  = "unix:///data/client.sock"
+		instead = "leave it out, and flanneld and flannelctl use the socket " + socket + "; for other hosts, give " +
+			"https://IP:PORT with --etcd-certfile, --etcd-keyfile and --etcd-cafile"
+		noLonger = "error: --embed-etcd no longer listens at an address without certificates, where any user of this " +
+			"host could change the network: --etcd-endpoints is "
+		atMost = "error: --embed-etcd listens at its socket and at most one address: --etcd-endpoints is "
+		needs  = "error: --embed-etcd listens at https://192.0.2.1:2379 only with --etcd-certfile, --etcd-keyfile and " +
+			"--etcd-cafile: each client must show a certificate of that authority"
+	)
+	files := daemonflags.Etcd{CertFile: "cert", KeyFile: "key", CAFile: "ca"}
 	for endpoints, want := range map[string]string{
-		daemonflags.EtcdEndpoints: "http://127.0.0.1:2379",
-		"http://127.0.0.1:4001":   "http://127.0.0.1:4001",
-		"http://[fd00::1]:2379":   "http://[fd00::1]:2379",
-		"https://127.0.0.1:2379": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
-			`https://127.0.0.1:2379; want http://IP:PORT`,
-		"http://127.0.0.1": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
-			`http://127.0.0.1; want http://IP:PORT`,
-		"http://a:1,http://b:1": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
-			`http://a:1,http://b:1; want http://IP:PORT`,
-		"": `error: --embed-etcd listens on one address: --etcd-endpoints is ""; want ` +
-			`http://IP:PORT`,
-		"http://root:secret@127.0.0.1:23": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
-			`http://REDACTED@127.0.0.1:23; want http://IP:PORT`,
+		daemonflags.EtcdEndpoints:         socket,
+		socket:                            socket,
+		"https://192.0.2.1:2379":          socket + " https://192.0.2.1:2379",
+		"http://127.0.0.1:2379":           noLonger + "http://127.0.0.1:2379; " + instead,
+		"http://root:secret@127.0.0.1:23": noLonger + "http://REDACTED@127.0.0.1:23; " + instead,
+		"http://a:1,http://b:1":           noLonger + "http://a:1,http://b:1; " + instead,
+		"https://127.0.0.1":               atMost + "https://127.0.0.1; " + instead,
+		"https://a:1,https://b:1":         atMost + "https://a:1,https://b:1; " + instead,
+		"https://root:secret@a:1":         atMost + "https://REDACTED@a:1; " + instead,
+		"unix:///other":                   atMost + "unix:///other; " + instead,
+		"":                                atMost + `""; ` + instead,
 	} {
-		got, err := (&options{etcd: daemonflags.Etcd{Endpoints: endpoints}}).embeddedURL()
-		if err != nil {
-			got = "error: " + err.Error()
-		}
+		etcd := files
+		etcd.Endpoints = endpoints
+		got := listens(etcd, socket)
 		if got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", endpoints, got, want)
 		}
 	}
+	for _, missing := range []func(*daemonflags.Etcd){
+		func(e *daemonflags.Etcd) { e.CertFile = "" },
+		func(e *daemonflags.Etcd) { e.KeyFile = "" },
+		func(e *daemonflags.Etcd) { e.CAFile = "" },
+	} {
+		etcd := files
+		etcd.Endpoints = "https://192.0.2.1:2379"
+		missing(&etcd)
+		if got := listens(etcd, socket); got != needs {
+			t.Errorf("%+v:\ngot  %s\nwant %s", etcd, got, needs)
+		}
+	}
+}
+
+// listens returns where an embedded etcd listens, or the error.
+func listens(etcd daemonflags.Etcd, socket string) string {
+	got, err := (&options{etcd: etcd}).embeddedListen(socket)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return strings.Join(got, " ")
 }
 
 // Help shows every flag once; UPDATE=1 records a new text.

@@ -121,7 +121,6 @@ func TestSignalWhileWaiting(t *testing.T) {
 				dir := t.TempDir()
 				args := []string{c.etcd, "--subnet-file=" + dir + "/subnet.env", "--state-file=" + dir + "/state"}
 				if c.once != "" {
-					args = append(args, "--etcd-endpoints=http://127.0.0.1:0")
 				}
 				p := launch(t, nil, args...)
 				p.await("/healthz", "flanneld is running")
@@ -194,7 +193,7 @@ func oneHost(t *testing.T, env []string, args ...string) (p *process, dir string
 // systemd and CNI plugins see a start without any state end with a subnet.
 func TestLifeOfOneHost(t *testing.T) {
 	systemd := newNotified(t)
-	p, dir := oneHost(t, systemd.env(), fmt.Sprintf("--etcd-endpoints=http://127.0.0.1:%d", freePort(t)))
+	p, dir := oneHost(t, systemd.env())
 	p.await("/readyz", "flanneld is ready")
 	text, err := os.ReadFile(dir + "/run/subnet.env")
 	if err != nil {
@@ -254,7 +253,7 @@ func expectStart(t *testing.T, messages []string) {
 // A start without the datastore counts as a start: systemd would kill a unit
 // that never notifies. The status tells what is missing.
 func TestStaleStartNotifies(t *testing.T) {
-	p, dir := oneHost(t, nil, fmt.Sprintf("--etcd-endpoints=http://127.0.0.1:%d", freePort(t)))
+	p, dir := oneHost(t, nil)
 	p.await("/readyz", "flanneld is ready")
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -290,10 +289,10 @@ func awaitLease(t *testing.T, etcd *clientv3.Client, subnets string) {
 func TestLostLease(t *testing.T) {
 	for policy, ends := range map[string]bool{onLossReacquire: false, onLossExit: true} {
 		t.Run(policy, func(t *testing.T) {
-			endpoint := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
-			p, _ := oneHost(t, nil, "--etcd-endpoints="+endpoint, "--on-lease-lost="+policy)
+			p, dir := oneHost(t, nil, "--on-lease-lost="+policy)
 			p.await("/readyz", "flanneld is ready")
-			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second})
+			socket := "unix://" + dir + "/etcd/client.sock"
+			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{socket}, DialTimeout: 10 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

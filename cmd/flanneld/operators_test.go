@@ -15,7 +15,7 @@ import (
 // A daemon answers flannelctl at its socket, and Prometheus at its health listener. It
 // removes the socket at its end.
 func TestOperatorsAreAnswered(t *testing.T) {
-	p, dir := oneHost(t, nil, "--etcd-endpoints=http://127.0.0.1:0", "--metrics-per-peer")
+	p, dir := oneHost(t, nil, "--metrics-per-peer")
 	subnetFile := dir + "/run/subnet.env"
 	p.await("/readyz", "flanneld is ready")
 	local := client.Local(subnetFile)

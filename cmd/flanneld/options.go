@@ -16,7 +16,6 @@ import (
 
 // The values that several files use.
 const (
-	embeddedEndpoint = "http://127.0.0.1:2379"
 	onLossReacquire  = "reacquire"
 	onLossExit       = "exit"
 	minRenewMargin   = 1    // minutes
@@ -87,8 +86,9 @@ func (o *options) defineEtcd(fs *flag.FlagSet) {
 	o.etcd.Define(fs)
 	o.embedEtcd.byDefault = hostpaths.EmbeddedDir
 	fs.Var(&o.embedEtcd, "embed-etcd", "run an etcd in this process, with its data in the given `dir` ("+
-		hostpaths.EmbeddedDir+" if none is given), on "+embeddedEndpoint+" or the one address in --etcd-endpoints; "+
-		"while it holds no network config, --net-config-path is stored there")
+		hostpaths.EmbeddedDir+" if none is given), on a socket there that only root can use, and on an https URL in "+
+		"--etcd-endpoints, where clients have to show a certificate; while it holds no network config, "+
+		"--net-config-path is stored there")
 }
 
 func (o *options) defineNode(fs *flag.FlagSet) {

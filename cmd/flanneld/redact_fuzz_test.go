@@ -55,7 +55,7 @@ func told(args []string, env map[string]string) string {
 		fmt.Fprintln(&b, complaint)
 	}
 	fmt.Fprintln(&b, describe(fs))
-	if _, err := o.embeddedURL(); err != nil {
+	if _, err := o.embeddedListen("unix:///etcd/client.sock"); err != nil {
 		fmt.Fprintln(&b, err)
 	}
 	if strings.Contains(o.etcd.Endpoints, "@") {

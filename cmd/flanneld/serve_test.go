@@ -39,7 +39,7 @@ func TestListen(t *testing.T) {
 	for _, form := range []string{"%s", "tcp://%s"} {
 		systemd := newNotified(t)
 		addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-		p := launch(t, systemd.env(), "--embed-etcd="+t.TempDir(), "--etcd-endpoints=http://127.0.0.1:0",
+		p := launch(t, systemd.env(), "--embed-etcd="+t.TempDir(),
 			"--listen="+fmt.Sprintf(form, addr))
 		systemd.await("READY=1")
 		p.await("/readyz", "flanneld is ready")
@@ -70,7 +70,7 @@ func TestListenAtInheritedSocket(t *testing.T) {
 	for _, form := range []string{"fd://", "fd://3"} {
 		// systemd names the process, which only a shell can know beforehand.
 		cmd := exec.Command("sh", "-c", `LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"`, os.Args[0],
-			"--embed-etcd="+t.TempDir(), "--etcd-endpoints=http://127.0.0.1:0", "--listen="+form)
+			"--embed-etcd="+t.TempDir(), "--listen="+form)
 		cmd.Env = append(os.Environ(), asFlanneld+"="+asFlanneld)
 		cmd.ExtraFiles = []*os.File{socket}
 		if err := cmd.Start(); err != nil {

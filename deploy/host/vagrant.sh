@@ -1,11 +1,12 @@
 #!/bin/sh
 # Sets up a machine of the Vagrantfile: installs the package /tmp/flannel.deb and starts its
-# flanneld with SETTINGS, variables as in /etc/flannel/flanneld.env.
+# flanneld with SETTINGS, variables as in /etc/flannel/flanneld.env, and a certificate for the etcd.
 set -eu
 
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q
 apt-get install -q -y --reinstall --allow-downgrades /tmp/flannel.deb
+install -m 600 /tmp/etcd.pem /tmp/etcd-key.pem /etc/flannel/
 
 # A bridge with the subnet's first address stands in for pods.
 cat >/usr/local/sbin/flannel-bridge <<'SCRIPT'

@@ -1,6 +1,8 @@
 package host_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"os"
 	"os/exec"
 	"regexp"
@@ -40,10 +42,18 @@ vm define n1 vm network: ["ip","192.168.56.11"]
 vm define n1 vm provision: "file"
 vm define n1 vm provision: ["source","bin/flannel.deb"]
 vm define n1 vm provision: ["destination","/tmp/flannel.deb"]
+vm define n1 vm provision: "file"
+vm define n1 vm provision: ["source","bin/etcd.pem"]
+vm define n1 vm provision: ["destination","/tmp/etcd.pem"]
+vm define n1 vm provision: "file"
+vm define n1 vm provision: ["source","bin/etcd-key.pem"]
+vm define n1 vm provision: ["destination","/tmp/etcd-key.pem"]
 vm define n1 vm provision: "shell"
 vm define n1 vm provision: ["path","deploy/host/vagrant.sh"]
 vm define n1 vm provision: ["env",{"SETTINGS":"FLANNELD_IFACE=192.168.56.11 ` +
-	`FLANNELD_ETCD_ENDPOINTS=http://192.168.56.11:2379 FLANNELD_EMBED_ETCD=true ` +
+	`FLANNELD_ETCD_ENDPOINTS=https://192.168.56.11:2379 FLANNELD_ETCD_CERTFILE=/etc/flannel/etcd.pem ` +
+	`FLANNELD_ETCD_KEYFILE=/etc/flannel/etcd-key.pem FLANNELD_ETCD_CAFILE=/etc/flannel/etcd.pem ` +
+	`FLANNELD_EMBED_ETCD=true ` +
 	`FLANNELD_NET_CONFIG_PATH=/etc/flannel/net-conf.json"}]
 `
 
@@ -78,12 +88,44 @@ func TestVagrantfile(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
-	const build = "trigger before run=: {\"inline\":\"make bin/flannel.deb\"}\n"
+	const build = "trigger before run=: {\"inline\":\"make bin/flannel.deb bin/etcd.pem ETCD_IP=192.168.56.11\"}\n"
 	if !strings.Contains(said["all"], build) {
 		t.Errorf("the Vagrantfile says %q, want %q", said["all"], build)
 	}
 	if !strings.Contains(read(t, "../../Makefile"), "\nbin/flannel.deb:") {
 		t.Error("the Makefile does not build bin/flannel.deb")
+	}
+}
+
+// makeCertificate makes the etcd's certificate for an address as the Vagrantfile does.
+func makeCertificate(t *testing.T, dir, ip string) {
+	t.Helper()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("needs the program openssl: apt-get install openssl")
+	}
+	out, err := exec.Command("make", "-s", "-C", "../..", dir+"/etcd.pem", "ETCD_IP="+ip).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// The certificate of the etcd is one of its address, that of a client, and the authority of both.
+func TestVagrantCertificate(t *testing.T) {
+	dir := t.TempDir()
+	makeCertificate(t, dir, "192.168.56.11")
+	pair, err := tls.LoadX509KeyPair(dir+"/etcd.pem", dir+"/etcd-key.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		_, err := pair.Leaf.Verify(x509.VerifyOptions{
+			DNSName: "192.168.56.11", Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage},
+		})
+		if err != nil {
+			t.Errorf("usage %v: %v", usage, err)
+		}
 	}
 }
 
@@ -141,8 +183,11 @@ func TestSystemdVagrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll("/etc/systemd/system/flanneld.service.d") })
+	makeCertificate(t, "/tmp", "192.168.64.1")
 	h.must("env", "PATH=/usr/local/bin:"+os.Getenv("PATH"), "SETTINGS=FLANNELD_IFACE=192.168.64.1 "+
-		"FLANNELD_ETCD_ENDPOINTS=http://192.168.64.1:2379 FLANNELD_EMBED_ETCD=true "+
+		"FLANNELD_ETCD_ENDPOINTS=https://192.168.64.1:2379 FLANNELD_ETCD_CERTFILE=/etc/flannel/etcd.pem "+
+		"FLANNELD_ETCD_KEYFILE=/etc/flannel/etcd-key.pem FLANNELD_ETCD_CAFILE=/etc/flannel/etcd.pem "+
+		"FLANNELD_EMBED_ETCD=true "+
 		"FLANNELD_NET_CONFIG_PATH=/etc/flannel/net-conf.json", "/usr/local/sbin/setup")
 
 	g.Expect(h.must("systemctl", "is-active", "flanneld")).To(Equal("active"))

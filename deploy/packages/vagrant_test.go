@@ -13,10 +13,12 @@ func TestVagrant(t *testing.T) {
 	needs(t, "dpkg")
 	arch, _ := machine(t)
 	root := newRoot(t)
-	addPrograms(t, root, "mkdir", "cat", "chmod", "test")
+	addPrograms(t, root, "mkdir", "cat", "chmod", "test", "install")
 	dpkg := newDpkg(t, root)
 	put(t, root, "tmp/flannel.deb", get(t, "/", built(t, "_"+arch+".deb")), 0o644)
 	put(t, root, "usr/bin/apt-get", "#!/bin/sh\necho \"$@\" >>/apt-get.log\n", 0o755)
+	put(t, root, "tmp/etcd.pem", "certificate", 0o644)
+	put(t, root, "tmp/etcd-key.pem", "key", 0o644)
 	put(t, root, "setup", get(t, "../host", "vagrant.sh"), 0o755)
 	put(t, root, "usr/local/sbin/README", "", 0o644)   // Debian has the folder
 	dpkg("-i", filepath.Join(root, "tmp/flannel.deb")) // as apt-get would
@@ -45,7 +47,8 @@ func TestVagrant(t *testing.T) {
 	if again := get(t, root, dropIn); again != first {
 		t.Errorf("the drop-in of a second setup is %q, want %q", again, first)
 	}
-	has(t, root, true, "usr/local/sbin/flannel-bridge", "etc/flannel/net-conf.json")
+	has(t, root, true, "usr/local/sbin/flannel-bridge", "etc/flannel/net-conf.json", "etc/flannel/etcd.pem",
+		"etc/flannel/etcd-key.pem")
 	verifyUnit(t, root)
 }
 

@@ -33,7 +33,10 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	shared = startServer(ctx, embedded.Options{Dir: GinkgoT().TempDir()})
+	// Proxies stand before it, and they take TCP.
+	shared = startServer(ctx, embedded.Options{
+		Dir: GinkgoT().TempDir(), ListenClient: []string{"http://127.0.0.1:0"},
+	})
 })
 
 // startServer runs an etcd until the end of the test or suite.

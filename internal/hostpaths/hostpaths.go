@@ -35,6 +35,9 @@ func StatePaths(subnetFile, stateFile string) (path, former string) {
 	return filepath.Join(stateDir, absolute), former
 }
 
+// EmbeddedSocket returns the path of the socket at which the etcd of --embed-etcd answers, in its data directory.
+func EmbeddedSocket(dir string) string { return filepath.Join(dir, "client.sock") }
+
 // Record returns the path of the record of commands, beside the state file; ""
 // if there is no state file.
 func Record(statePath string) string {

@@ -28,7 +28,7 @@ func TestEtcdInside(t *testing.T) {
 		{alone, "exit status 1: --embed-etcd: this flanneld has no etcd inside"},
 		{programs + "flanneld", "exit status 1: --net-config-path: open /nonexistent"}, // read after the etcd has started
 	} {
-		cmd := exec.Command(c.program, "--embed-etcd="+t.TempDir(), "--etcd-endpoints=http://127.0.0.1:0",
+		cmd := exec.Command(c.program, "--embed-etcd="+t.TempDir(),
 			"--net-config-path=/nonexistent")
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,8 +69,10 @@ func (f *checkFlags) report(ctx context.Context, named bool) (*check.Report, err
 		return nil, err
 	}
 	s.Config = config
-	if named && !f.datastore.kube.On && f.datastore.servers.Servers == "" {
-		s.Time = func(ctx context.Context) (time.Time, error) { return timeAt(ctx, f.datastore.etcd.URLs()[0]) }
+	endpoint := f.datastore.etcd.URLs()[0]
+	local := strings.HasPrefix(endpoint, "unix") // so it has the clock of this host
+	if named && !local && !f.datastore.kube.On && f.datastore.servers.Servers == "" {
+		s.Time = func(ctx context.Context) (time.Time, error) { return timeAt(ctx, endpoint) }
 	}
 	// A lane that cannot be opened is one of the findings.
 	if host, err := linux.New(ctx, nil); err == nil {

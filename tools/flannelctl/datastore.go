@@ -5,8 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +21,7 @@ import (
 	"github.com/flanneld/flannel/drivers/remote"
 	"github.com/flanneld/flannel/internal/buildversion"
 	"github.com/flanneld/flannel/internal/daemonflags"
+	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
 // datastore holds flanneld's flags that choose the datastore.
@@ -28,6 +32,7 @@ type datastore struct {
 	network   string
 	netConfig string
 	timeout   time.Duration
+	embedded  string // the default folder of flanneld's --embed-etcd; empty: none
 }
 
 // errAssigned is the error of commands that change records, on Kubernetes.
@@ -37,14 +42,15 @@ var errAssigned = errors.New("with --kube-subnet-mgr, Kubernetes assigns the sub
 // defineDatastore adds the flags to a command and all commands below it. They have the
 // values of the environment unless the command line says otherwise.
 func (a *app) defineDatastore(d *datastore, c *cobra.Command) {
-	fs := flag.NewFlagSet("datastore", flag.ContinueOnError)
-	d.etcd.Define(fs)
-	d.kube.Define(fs)
-	d.servers.Define(fs)
-	fs.StringVar(&d.netConfig, "net-config-path", daemonflags.NetConfig, "network config `file`, for --kube-subnet-mgr")
-	c.PersistentFlags().AddGoFlagSet(fs)
+	d.embedded = a.embedded
+	flags := flag.NewFlagSet("datastore", flag.ContinueOnError)
+	d.etcd.Define(flags)
+	d.kube.Define(flags)
+	d.servers.Define(flags)
+	flags.StringVar(&d.netConfig, "net-config-path", daemonflags.NetConfig, "network config `file`, for --kube-subnet-mgr")
+	c.PersistentFlags().AddGoFlagSet(flags)
 	// The help shows the values of this moment: no password of the environment yet.
-	a.complaints = daemonflags.FromEnv(fs, os.Getenv)
+	a.complaints = daemonflags.FromEnv(flags, os.Getenv)
 	c.PersistentFlags().StringVar(&d.network, "network", "",
 		"the `name` of the network, one of flanneld's --networks; empty: the one without a name")
 	c.PersistentFlags().DurationVar(&d.timeout, "timeout", 5*time.Second, "longest `time` to wait for the datastore")
@@ -82,7 +88,8 @@ func (d *datastore) snapshot(ctx context.Context) (snap *lease.Snapshot, store *
 		snap, err = d.fromServers(ctx)
 		return snap, nil, err
 	}
-	o := d.etcd.Options(d.etcd.URLs(), nil)
+	endpoints, denied := d.endpoints()
+	o := d.etcd.Options(endpoints, nil)
 	o.Prefix, err = d.prefix()
 	if err != nil {
 		return nil, nil, err
@@ -95,9 +102,29 @@ func (d *datastore) snapshot(ctx context.Context) (snap *lease.Snapshot, store *
 	snap, err = synced(ctx, store)
 	if err != nil {
 		store.Close()
-		return nil, nil, fmt.Errorf("read etcd at %s: %w", daemonflags.HideCredentials(d.etcd.Endpoints), err)
+		err = fmt.Errorf("read etcd at %s: %w", daemonflags.HideCredentials(strings.Join(endpoints, ",")), err)
+		return nil, nil, errors.Join(err, denied)
 	}
 	return snap, store, nil
+}
+
+// endpoints returns where etcd is. Without --etcd-endpoints that is the socket of a flanneld with --embed-etcd
+// on this host, if one answers there. Denied says that only root can tell.
+func (d *datastore) endpoints() (urls []string, denied error) {
+	if d.etcd.Endpoints != daemonflags.EtcdEndpoints || d.embedded == "" {
+		return d.etcd.URLs(), nil
+	}
+	socket := hostpaths.EmbeddedSocket(d.embedded)
+	conn, err := net.DialTimeout("unix", socket, d.timeout)
+	switch {
+	case err == nil:
+		_ = conn.Close()
+		return []string{"unix://" + socket}, nil
+	case errors.Is(err, fs.ErrPermission):
+		denied = fmt.Errorf("only root may use the etcd of flanneld --embed-etcd, at %s: if this host has one, run "+
+			"flannelctl as root", socket)
+	}
+	return d.etcd.URLs(), denied
 }
 
 // changeable is snapshot for commands that change records: they need an etcd.

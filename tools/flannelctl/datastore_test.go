@@ -7,15 +7,20 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
 	"github.com/flanneld/flannel/drivers/kube/kubetest"
 	"github.com/flanneld/flannel/drivers/remote/server"
+	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
 // step is one call of flannelctl, with parts of its output.
@@ -143,6 +148,60 @@ func TestNetworksAndServers(t *testing.T) {
 	runSteps(t, append(remote, ""), []step{
 		{[]string{"config", "get"}, 1, "", "the datastore of the servers holds no config of this network"},
 	})
+}
+
+// Without a flag, flannelctl uses the etcd of a flanneld on this host.
+func TestFindsEmbeddedEtcd(t *testing.T) {
+	dir := t.TempDir()
+	d := &datastore{etcd: daemonflags.Etcd{Endpoints: daemonflags.EtcdEndpoints}, embedded: dir, timeout: time.Minute}
+	expect := func(when string, want []string) {
+		t.Helper()
+		if got, denied := d.endpoints(); denied != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v", when, got, denied, want)
+		}
+	}
+	byDefault := strings.Split(daemonflags.EtcdEndpoints, ",")
+	expect("without a socket", byDefault)
+	server, err := embedded.Start(t.Context(), embedded.Options{Dir: dir, UnsafeNoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("with a socket", server.Endpoints())
+	snap, store, err := d.snapshot(t.Context())
+	if err != nil || snap.Config.Revision != 0 {
+		t.Fatalf("snapshot %+v, %v", snap, err)
+	}
+	store.Close()
+	d.etcd.Endpoints = "http://192.0.2.1:2379"
+	expect("with a flag", []string{"http://192.0.2.1:2379"})
+	d.etcd.Endpoints = daemonflags.EtcdEndpoints
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "client.sock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect("with a file that no server has", byDefault)
+}
+
+// A user who may not use the socket of the embedded etcd reads that root may.
+func TestEmbeddedEtcdIsForRoot(t *testing.T) {
+	dir := t.TempDir()
+	d := &datastore{etcd: daemonflags.Etcd{Endpoints: daemonflags.EtcdEndpoints}, embedded: dir + "/etcd"}
+	if err := os.Mkdir(d.embedded, 0); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		was, _ := unix.SetfsuidRetUid(65534)
+		defer unix.SetfsuidRetUid(was)
+	}
+	want := "only root may use the etcd of flanneld --embed-etcd, at " + dir + "/etcd/client.sock: if this host has " +
+		"one, run flannelctl as root"
+	if _, denied := d.endpoints(); denied == nil || denied.Error() != want {
+		t.Errorf("%v, want %s", denied, want)
+	}
 }
 
 func TestUnreachableEtcd(t *testing.T) {

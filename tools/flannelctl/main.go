@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flanneld/flannel/internal/hostpaths"
 	"github.com/flanneld/flannel/tools/output"
 )
 
@@ -30,7 +31,7 @@ type usageError struct{ error }
 
 // Main runs flannelctl with the arguments of this process and returns its exit status.
 func Main() int {
-	a := &app{stderr: os.Stderr}
+	a := &app{stderr: os.Stderr, embedded: hostpaths.EmbeddedDir}
 	a.Out = os.Stdout
 	if width, is := terminal(os.Stdout); is {
 		a.Width, a.Color = width, os.Getenv("NO_COLOR") == ""
@@ -57,6 +58,7 @@ type app struct {
 	stderr         io.Writer
 	started        bool    // the command line was valid
 	complaints     []error // about the variables of the datastore's flags
+	embedded       string  // the default folder of flanneld's --embed-etcd
 }
 
 // run executes a command line and returns the exit status.

@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Dir holds the data; it is created for the owner alone if missing.
 	Dir string
-	// ListenClient are the URLs to serve; default: a free port on loopback.
+	// ListenClient are the URLs to serve; default: the socket in Dir alone.
 	ListenClient []string
 	// CertFile and KeyFile serve https URLs; a ClientCAFile demands a
 	// certificate of every client.
@@ -57,6 +57,13 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.Chmod(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("embedded etcd: close data directory to others: %w", err)
 	}
+	if len(o.ListenClient) == 0 {
+		socket, err := SocketURL(o.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("embedded etcd: %w", err)
+		}
+		o.ListenClient = []string{socket}
+	}
 	cfg, err := configure(o)
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: %w", err)
@@ -65,12 +72,27 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: %w", err)
 	}
+	e, endStreams, err := serve(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, errors.Join(err, lock.Close()))
+	}
+	return &Server{lock: lock, etcd: e, client: v3client.New(e.Server), endStreams: endStreams}, nil
+}
+
+// serve runs an etcd and returns when it can serve. endStreams ends the streams of its clients.
+func serve(ctx context.Context, cfg *embed.Config) (_ *embed.Etcd, endStreams context.CancelFunc, err error) {
 	streams, endStreams := context.WithCancel(context.Background())
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainStreamInterceptor(until(streams))}
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
 		endStreams()
-		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, errors.Join(err, lock.Close()))
+		return nil, nil, err
+	}
+	err = closeToOthers(e)
+	if err != nil {
+		endStreams()
+		e.Close()
+		return nil, nil, err
 	}
 	select {
 	case <-e.Server.ReadyNotify():
@@ -83,9 +105,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		endStreams()
 		e.Close()
-		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, errors.Join(err, lock.Close()))
+		return nil, nil, err
 	}
-	return &Server{lock: lock, etcd: e, client: v3client.New(e.Server), endStreams: endStreams}, nil
+	return e, endStreams, nil
 }
 
 // until ends all streams when ctx ends. Otherwise etcd waits seconds for the
@@ -125,12 +147,8 @@ func configure(o Options) (*embed.Config, error) {
 	cfg.AdvertisePeerUrls = []url.URL{peer}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 
-	listen := o.ListenClient
-	if len(listen) == 0 {
-		listen = []string{"http://127.0.0.1:0"}
-	}
 	cfg.ListenClientUrls = nil
-	for _, s := range listen {
+	for _, s := range o.ListenClient {
 		u, err := url.Parse(s)
 		if err != nil {
 			return nil, fmt.Errorf("listen address: %w", err)
@@ -159,15 +177,19 @@ func configure(o Options) (*embed.Config, error) {
 
 // Endpoints returns the URLs at which this host reaches the server.
 func (s *Server) Endpoints() []string {
+	scheme := "http"
+	if s.etcd.Config().ClientTLSInfo.CertFile != "" {
+		scheme = "https"
+	}
 	urls := make([]string, len(s.etcd.Clients))
 	for i, l := range s.etcd.Clients {
-		// The listeners are in the order of the configured URLs and know the
-		// ports that the kernel chose.
-		u := s.etcd.Config().ListenClientUrls[i]
-		if a, ok := l.Addr().(*net.TCPAddr); ok {
-			u.Host = reachable(a.AddrPort()).String()
+		// The listeners know the ports that the kernel chose.
+		switch a := l.Addr().(type) {
+		case *net.UnixAddr:
+			urls[i] = "unix://" + a.Name
+		case *net.TCPAddr:
+			urls[i] = scheme + "://" + reachable(a.AddrPort()).String()
 		}
-		urls[i] = u.String()
 	}
 	return urls
 }

@@ -3,9 +3,9 @@ package embedded
 import (
 	"context"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,46 +31,79 @@ func stop(t *testing.T, s *Server) {
 	}
 }
 
-func TestServesOnLoopbackAndKeepsItsData(t *testing.T) {
+// The socket is the owner's, also after a process that could not remove it. A data directory of a server that
+// listened at an address is as good as any.
+func TestServesAtItsSocketAndKeepsItsData(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "data")
-	s := start(t, Options{Dir: dir})
-	if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != 0o700 {
-		t.Errorf("data directory: %v, %v, want mode 0700", fi.Mode(), err)
+	s := start(t, Options{Dir: dir, ListenClient: []string{"http://127.0.0.1:0"}})
+	if got := s.Endpoints(); len(got) != 1 || !strings.HasPrefix(got[0], "http://127.0.0.1:") {
+		t.Errorf("endpoints %v, want one on loopback", got)
 	}
-	endpoints := s.Endpoints()
-	if len(endpoints) != 1 {
-		t.Fatalf("endpoints %v, want one", endpoints)
-	}
-	u, err := url.Parse(endpoints[0])
-	if err != nil {
+	if _, err := s.Client().Put(t.Context(), "k", "v"); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := netip.ParseAddrPort(u.Host); err != nil || !a.Addr().IsLoopback() || a.Port() == 0 {
-		t.Errorf("endpoint %s, want a port on loopback", u)
+	stop(t, s)
+
+	socket := filepath.Join(dir, "client.sock")
+	if err := os.WriteFile(socket, nil, 0o666); err != nil { // one that stayed has no server either
+		t.Fatal(err)
+	}
+	s = start(t, Options{Dir: dir})
+	defer stop(t, s)
+	for file, want := range map[string]os.FileMode{dir: os.ModeDir | 0o700, socket: os.ModeSocket | 0o600} {
+		if fi, err := os.Stat(file); err != nil || fi.Mode() != want {
+			t.Errorf("%s: %v, %v, want mode %v", file, fi.Mode(), err, want)
+		}
+	}
+	want := []string{"unix://" + socket}
+	if got := s.Endpoints(); !slices.Equal(got, want) {
+		t.Errorf("endpoints %v, want %v", got, want)
 	}
 	if n := len(s.etcd.Peers); n != 0 {
 		t.Errorf("listens on %d addresses for members that do not exist", n)
 	}
 
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := c.Put(ctx, "k", "v"); err != nil {
-		t.Fatal(err)
-	}
-	stop(t, s)
-
-	s = start(t, Options{Dir: dir, ListenClient: endpoints})
-	defer stop(t, s)
-	if got := s.Endpoints(); got[0] != endpoints[0] {
-		t.Errorf("endpoints %v, want the given %v", got, endpoints)
-	}
 	if resp, err := c.Get(ctx, "k"); err != nil || len(resp.Kvs) != 1 || string(resp.Kvs[0].Value) != "v" {
 		t.Errorf("after a restart: %v, %v, want the value put before", resp, err)
+	}
+}
+
+func TestSocketURL(t *testing.T) {
+	long := "/" + strings.Repeat("x", maxSocketPath-len("//client.sock"))
+	for dir, want := range map[string]string{
+		"/var/lib/flannel/etcd": "unix:///var/lib/flannel/etcd/client.sock",
+		"/a b":                  "unix:///a b/client.sock",
+		long:                    "unix://" + long + "/client.sock",
+		long + "x": "the socket " + long + "x/client.sock has a path of 108 bytes, and the kernel allows 107: choose a " +
+			"data directory whose path is shorter by 1",
+		"/a%20b": `the data directory "/a%20b" has a character in its path that a URL cannot have: choose another`,
+		"/a?b":   `the data directory "/a?b" has a character in its path that a URL cannot have: choose another`,
+		"/a,b":   `the data directory "/a,b" has a character in its path that a URL cannot have: choose another`,
+	} {
+		got, err := SocketURL(dir)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", dir, got, want)
+		}
+	}
+	for _, dir := range []string{filepath.Join(t.TempDir(), "a b"), filepath.Join(t.TempDir(), strings.Repeat("x", 100))} {
+		s, err := Start(t.Context(), Options{Dir: dir, UnsafeNoSync: true})
+		long := strings.HasSuffix(dir, "x")
+		if long != (err != nil) {
+			t.Errorf("%s: %v", dir, err)
+		}
+		if err == nil {
+			stop(t, s)
+		}
 	}
 }
 
@@ -104,7 +137,7 @@ func TestStartErrors(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	taken := start(t, Options{Dir: t.TempDir()})
+	taken := start(t, Options{Dir: t.TempDir(), ListenClient: []string{"http://127.0.0.1:0"}})
 	defer stop(t, taken)
 	tests := map[string]struct {
 		o    Options
