@@ -56,7 +56,7 @@ func serve(ctx context.Context) error {
 		Open: func(string) (server.Store, error) {
 			return etcd.Open(ctx, etcd.Options{Endpoints: []string{*serving}, Prefix: prefix})
 		},
-		Limits: server.Limits{Rate: 1e6, Burst: 1e6}, // all nodes have one address
+		Limits: server.Limits{Rate: 1e6, Burst: 1e6, ConnsPer: 1e6}, // all nodes have one address
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/drivers/remote"
+	"github.com/flanneld/flannel/drivers/remote/server"
 	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
@@ -18,6 +19,7 @@ type servers struct {
 	daemonflags.Remote
 	listen     string
 	ownRecords bool
+	conns      int // of one client
 }
 
 func (o *options) defineServers(fs *flag.FlagSet) {
@@ -29,6 +31,9 @@ func (o *options) defineServers(fs *flag.FlagSet) {
 	fs.BoolVar(&s.ownRecords, "listen-own-records", true,
 		"with --listen and client certificates: let a node change only records that carry its own address or that it "+
 			"created")
+	fs.IntVar(&s.conns, "listen-client-connections", server.DefaultConnsPer,
+		"with --listen: how many requests one client may have open at once; a client is an IPv4 address or an IPv6 /64 "+
+			"together with the name in its certificate")
 }
 
 // openRemote opens the lease store at the servers.
@@ -50,6 +55,8 @@ func (s servers) check(kube bool, embed string) error {
 		return fmt.Errorf("--kube-subnet-mgr excludes --listen and --remote: nodes take their subnets from Kubernetes")
 	case embed != "" && s.Servers != "":
 		return fmt.Errorf("--embed-etcd and --remote exclude each other: give one datastore")
+	case s.conns <= 0:
+		return fmt.Errorf("--listen-client-connections: %d: want a number above 0", s.conns)
 	case s.Servers == "" && s.listen == "" && (s.CertFile != "" || s.KeyFile != "" || s.CAFile != ""):
 		return fmt.Errorf("--remote-certfile, --remote-keyfile and --remote-cafile need --remote or --listen")
 	}

@@ -42,6 +42,7 @@ func serve(ctx context.Context, o *options) node.Exit {
 	s, err := server.New(context.WithoutCancel(ctx), server.Options{
 		Open:     o.openNetwork(ctx, endpoints, log),
 		Networks: root.Networks(), OwnRecords: o.servers.ownRecords, Log: log,
+		Limits: server.Limits{ConnsPer: o.servers.conns},
 	})
 	if err != nil {
 		return failed(err)

@@ -144,34 +144,69 @@ func answered(t *testing.T, from, to, want string) {
 
 const served, refused = "HTTP/1.1 200 OK", "HTTP/1.1 429 Too Many Requests"
 
-// TestIdleConnections checks that a client with many idle connections shuts out no other one,
-// and is served again once it has closed some.
+// TestIdleConnections checks that a client with many idle connections shuts out neither others nor itself:
+// the oldest ones end.
 func TestIdleConnections(t *testing.T) {
 	d := newPrefix(startEtcd(t))
-	addr := d.serve(t, server.Options{Limits: server.Limits{Open: 4, ConnsPer: 2}, Timeout: time.Hour}, nil).addr
+	addr := d.serve(t, server.Options{Limits: server.Limits{Open: 100, ConnsPer: 2}, Timeout: time.Hour}, nil).addr
 	answered(t, "127.0.0.3", addr, served)
 	var crowd []net.Conn
-	for range 8 {
+	for range 30 {
 		crowd = append(crowd, dialFrom(t, "127.0.0.2", addr))
 	}
-	if line := ask(t, "127.0.0.3", addr); line != served {
-		t.Errorf("another client gets %q", line)
-	}
-	for _, c := range crowd[2:] {
-		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a connection above the limit: %v, want its end", err)
+	for _, from := range []string{"127.0.0.2", "127.0.0.3"} {
+		if line := ask(t, from, addr); line != served {
+			t.Errorf("%s gets %q", from, line)
 		}
 	}
-	if err := crowd[0].Close(); err != nil {
+	wantEnded(t, crowd[:20]) // of the limit of 2 and 8 in reserve
+}
+
+// wantEnded checks that the server has ended connections.
+func wantEnded(t *testing.T, conns []net.Conn) {
+	t.Helper()
+	for i, c := range conns {
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("connection %d: %v, want its end", i, err)
+		}
+	}
+}
+
+// TestHalfOpenHandshakes checks that clients that begin handshakes and do not go on shut out no other client, even at
+// their address: few of them wait at once.
+func TestHalfOpenHandshakes(t *testing.T) {
+	a, d := newAuthority(t), newPrefix(startEtcd(t))
+	addr := a.secure(d, server.Options{OwnRecords: true, Timeout: time.Hour}).addr
+	one := client(t, a.node("one", addr, ""))
+	synced(t, one)
+	g, err := one.Create(t.Context(), key(t, "10.5.1.0-24"), hostGW("127.0.0.1"), time.Hour)
+	if err != nil {
 		t.Fatal(err)
 	}
-	answered(t, "127.0.0.2", addr, served) // until then it is cut off
+	var crowd []net.Conn
+	for i := range 200 {
+		c := dialFrom(t, "127.0.0.1", addr)
+		if i%2 == 0 { // the first bytes of a greeting of 508 bytes
+			if _, err := io.WriteString(c, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		crowd = append(crowd, c)
+	}
+	synced(t, client(t, a.node("two", addr, "")))
+	if _, err := one.Renew(t.Context(), g); err != nil {
+		t.Error(err)
+	}
+	wantEnded(t, crowd[:200-32])
+	if !one.View().Synced {
+		t.Error("a watch has ended")
+	}
 }
 
 // TestManyRequests checks that a client with many open requests gets no further one, and others do.
 func TestManyRequests(t *testing.T) {
 	d := newPrefix(startEtcd(t))
-	addr := d.serve(t, server.Options{Limits: server.Limits{OpenPer: 2}}, nil).addr
+	addr := d.serve(t, server.Options{Limits: server.Limits{ConnsPer: 2}}, nil).addr
 	s := client(t, remote.Options{Servers: []string{addr}}) // its stream, from 127.0.0.1
 	synced(t, s)
 	watch := dialFrom(t, "127.0.0.1", addr)

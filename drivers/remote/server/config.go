@@ -14,15 +14,7 @@ var errNoConfig = errors.New("the datastore holds no network config")
 
 // getConfig answers with the network config, completed as its readers would.
 func (s *Server) getConfig(w http.ResponseWriter, c call) error {
-	snap, err := c.feed.synced()
-	if err != nil {
-		return err
-	}
-	text, err := completed(snap.Config)
-	if err != nil {
-		return err
-	}
-	return reply(w, text)
+	return s.list(w, c, &c.feed.config, func(snap *lease.Snapshot) ([]byte, error) { return completed(snap.Config) })
 }
 
 // networkOf parses the config of a snapshot.

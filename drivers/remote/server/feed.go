@@ -35,7 +35,7 @@ type feed struct {
 	view     lease.View // the latest
 	sent     *lease.Snapshot
 	state    string   // of sent
-	whole    []byte   // the frame of sent as a whole; nil until a client needs it
+	whole    *text    // the frame of sent as a whole; nil until a client needs it
 	last     *frame   // the newest
 	frames   []*frame // remembered, oldest first
 	watchers int
@@ -43,6 +43,8 @@ type feed struct {
 	moved    chan struct{} // closed when the view changes
 	round    *round        // the next read of the datastore's revision; nil: none
 	reading  sync.Mutex    // held by the present one
+
+	config, leases, reservations listing // for old clients
 }
 
 // frame is one line of the stream, and the way to the next.
@@ -215,7 +217,7 @@ func (f *feed) reason() error {
 
 // join returns the place in the list at which a client with a state continues, and the
 // line that it has to read first. The caller calls leave when the client is gone.
-func (f *feed) join(state string) (at *frame, first []byte, err error) {
+func (f *feed) join(state string) (at *frame, first *text, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ctx.Err() != nil { // it made room for another network since the client asked
@@ -228,21 +230,22 @@ func (f *feed) join(state string) (at *frame, first []byte, err error) {
 		f.append(&frame{line: api.Frame{}.Line(), state: f.state})
 	}
 	f.watchers++
+	nothing := &text{bytes: api.Frame{}.Line()}
 	if state == f.state {
-		return f.last, api.Frame{}.Line(), nil
+		return f.last, nothing, nil
 	}
 	for i, fr := range slices.Backward(f.frames) {
 		if fr.end {
 			break // streams may not pass it
 		}
 		if fr.state == state {
-			return f.frames[i], api.Frame{}.Line(), nil
+			return f.frames[i], nothing, nil
 		}
 	}
 	if f.whole == nil {
 		fr := api.Frame{State: f.state, Revision: f.sent.Revision, History: f.sent.History}
 		whole(&fr, f.sent)
-		f.whole = fr.Line()
+		f.whole = &text{bytes: fr.Line()}
 	}
 	return f.last, f.whole, nil
 }

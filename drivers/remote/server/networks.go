@@ -17,6 +17,7 @@ type names struct {
 	mu       sync.Mutex
 	list     []string // nil until the datastore was read
 	revision int64
+	body     []byte // the answer with the list
 	steps    steps
 	moved    chan struct{}
 }
@@ -55,6 +56,7 @@ func (n *names) set(list []string, revision int64) (came, went []string) {
 		}
 	}
 	n.list, n.revision = append([]string{}, list...), revision
+	n.body = encode(api.WatchedNetworks{Snapshot: n.list, Cursor: api.Cursor(revision)})
 	n.steps.add(revision, events)
 	close(n.moved)
 	n.moved = make(chan struct{})
@@ -104,11 +106,12 @@ func (s *Server) watchNetworks(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		s.names.mu.Lock()
-		defer s.names.mu.Unlock()
-		if s.names.list == nil {
+		body := s.names.body
+		s.names.mu.Unlock()
+		if body == nil {
 			return errUnread
 		}
-		return reply(w, encode(api.WatchedNetworks{Snapshot: s.names.list, Cursor: api.Cursor(s.names.revision)}))
+		return reply(w, body)
 	}()
 	if err != nil {
 		s.refuse(w, call{Request: r}, err)

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/internal/tlsfiles"
 )
@@ -52,6 +54,8 @@ type Options struct {
 
 	// Timeout bounds each request except watches; default 10 s.
 	Timeout time.Duration
+	// Patience is how long a client may take to begin to read an answer; default 30 s.
+	Patience time.Duration
 	// Heartbeat is the interval of a stream's signs of life; default 10 s.
 	Heartbeat time.Duration
 	// Now is the clock of expirations; default time.Now.
@@ -59,19 +63,43 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Limits bound what clients may use. A client is an address.
+// DefaultConnsPer is how many requests of one client may be open at once, unless Limits say otherwise.
+const DefaultConnsPer = 100
+
+// Limits bound what clients may use. A client is an IPv4 address or an IPv6 /64, and the name in its certificate.
 type Limits struct {
 	Body      int64   // bytes of a request; default 128 KiB
 	Rate      float64 // requests of one client a second; default 200
 	Burst     int     // requests that one client may send at once; default 2000
-	Open      int     // connections in all; default 20,000
-	ConnsPer  int     // connections of one client; default 10,000
-	OpenPer   int     // open requests of one client; default 10,000
+	Open      int     // connections in all; default 20,000, or what the limit of open files leaves room for
+	ConnsPer  int     // requests of one client that are open at once; default 100
 	WritesPer int     // changes under way at once, in all; default 256
+	Lists     int     // bytes of long answers that are being sent; default 128 MiB
+
+	Handshakes    int // TLS handshakes under way at once, in all; default 1024
+	HandshakesPer int // those from one IPv4 address or IPv6 /64; default 32
+}
+
+// spare is how many connections a client may have above its limit. On these it is told that it has too many.
+const spare = 8
+
+// otherFiles is how many files a server has open besides its clients' connections.
+const otherFiles = 256
+
+// most returns how many connections the limit of open files leaves room for.
+func (l Limits) most() int {
+	const enough = 20000
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return enough
+	}
+	room := min(files.Cur, 1<<30)
+	return min(enough, max(int(room)-otherFiles-l.Handshakes, otherFiles))
 }
 
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Patience = cmp.Or(o.Patience, 30*time.Second)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -83,9 +111,11 @@ func (o Options) withDefaults() Options {
 	l.Body = cmp.Or(l.Body, 128<<10)
 	l.Rate = cmp.Or(l.Rate, 200)
 	l.Burst = cmp.Or(l.Burst, 2000)
-	l.Open = cmp.Or(l.Open, 20000)
-	l.ConnsPer = cmp.Or(l.ConnsPer, 10000)
-	l.OpenPer = cmp.Or(l.OpenPer, 10000)
+	l.ConnsPer = cmp.Or(l.ConnsPer, DefaultConnsPer)
+	l.Lists = cmp.Or(l.Lists, 128<<20)
+	l.Handshakes = cmp.Or(l.Handshakes, 1024)
+	l.HandshakesPer = cmp.Or(l.HandshakesPer, 32)
+	l.Open = cmp.Or(l.Open, l.most())
 	l.WritesPer = cmp.Or(l.WritesPer, 256)
 	return o
 }

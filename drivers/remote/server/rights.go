@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
@@ -14,10 +15,17 @@ import (
 
 // certificate returns the verified certificate of a client; nil if it has none.
 func certificate(r *http.Request) *x509.Certificate {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+	if r.TLS == nil {
 		return nil
 	}
-	return r.TLS.PeerCertificates[0]
+	return verified(*r.TLS)
+}
+
+func verified(state tls.ConnectionState) *x509.Certificate {
+	if len(state.VerifiedChains) == 0 {
+		return nil
+	}
+	return state.PeerCertificates[0]
 }
 
 // nameOf returns the name of a client, which stays when its certificate is

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"golang.org/x/time/rate"
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/remote/api"
@@ -30,7 +30,10 @@ type Server struct {
 	o      Options
 	http   http.Server
 	limits limiter
-	writes chan struct{} // holds a value for each change under way
+	conns  *crowd
+	lists  lists
+	told   rate.Sometimes // about clients that are refused
+	writes chan struct{}  // holds a value for each change under way
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -48,8 +51,10 @@ type Server struct {
 func New(ctx context.Context, o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{
-		o: o, limits: limiter{limits: o.Limits}, writes: make(chan struct{}, o.Limits.WritesPer),
-		feeds: map[string]*feed{}, former: map[string]*feed{}, absent: map[string]*feed{},
+		o: o, limits: limiter{limits: o.Limits}, lists: lists{most: o.Limits.Lists},
+		conns: newCrowd(o.Limits.ConnsPer+spare, o.Limits.Open), told: rate.Sometimes{Interval: time.Minute},
+		writes: make(chan struct{}, o.Limits.WritesPer),
+		feeds:  map[string]*feed{}, former: map[string]*feed{}, absent: map[string]*feed{},
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	if _, err := s.open(""); err != nil {
@@ -62,9 +67,13 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.http = http.Server{
 		Handler:           s.limited(s.routes()),
-		ReadHeaderTimeout: o.Timeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: o.Timeout, WriteTimeout: o.Patience, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return s.ctx },
-		ErrorLog:    log.New(quiet{o.Log}, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, connOf(c))
+		},
+		ConnState: s.conns.follow,
+		ErrorLog:  log.New(quiet{o.Log}, "", 0),
 	}
 	return s, nil
 }
@@ -80,11 +89,7 @@ func (q quiet) Write(p []byte) (int, error) {
 
 // Serve answers at a listener until Close. Secrets may be nil, for no TLS.
 func (s *Server) Serve(l net.Listener, secrets *tls.Config) error {
-	l = newFairListener(netutil.LimitListener(l, s.o.Limits.Open), s.o.Limits.ConnsPer)
-	if secrets != nil {
-		l = tls.NewListener(l, secrets)
-	}
-	err := s.http.Serve(l)
+	err := s.http.Serve(newGate(s.ctx, l, secrets, s.conns, s.o))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -162,7 +167,7 @@ func (s *Server) on(handle func(http.ResponseWriter, call) error) http.HandlerFu
 // handler of their own.
 func (s *Server) change(old, ours func(http.ResponseWriter, call) error) http.HandlerFunc {
 	return s.on(func(w http.ResponseWriter, c call) error {
-		if err := readWhole(w, c.Request); err != nil {
+		if err := s.readWhole(w, c.Request); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), s.o.Timeout)

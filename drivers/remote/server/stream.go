@@ -7,9 +7,6 @@ import (
 	"github.com/flanneld/flannel/drivers/remote/api"
 )
 
-// writeTimeout is how long the client of a stream may take to read a line.
-const writeTimeout = 30 * time.Second
-
 // stream sends the frames of a watch until the client leaves.
 func (s *Server) stream(w http.ResponseWriter, c call) error {
 	if err := c.feed.catchUp(c.Context()); err != nil {
@@ -20,18 +17,20 @@ func (s *Server) stream(w http.ResponseWriter, c call) error {
 		return err
 	}
 	defer c.feed.leave()
+	over := connIn(c.Context())
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set(api.Header, api.Terms{}.String())
 	control := http.NewResponseController(w)
 	write := func(line []byte) bool {
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // every connection has deadlines
 		_, err := w.Write(line)
 		return err == nil
 	}
 	beat := time.NewTicker(s.o.Heartbeat)
 	defer beat.Stop()
-	ok := write(first)
-	for ok && control.Flush() == nil {
+	s.lists.begin(first, over)
+	ok := write(first.bytes) && control.Flush() == nil
+	s.lists.end(first, over)
+	for ok {
 		select {
 		case <-c.Context().Done():
 			return nil
@@ -52,6 +51,7 @@ func (s *Server) stream(w http.ResponseWriter, c call) error {
 				break
 			}
 		}
+		ok = ok && control.Flush() == nil
 	}
 	return nil
 }

@@ -86,17 +86,15 @@ func (s *Server) watchLeases(w http.ResponseWriter, c call) error {
 			return reply(w, at.body)
 		}
 	}
-	snap, err := c.feed.synced()
-	if err != nil {
-		return err
-	}
-	list := make([]api.Lease, 0, len(snap.Leases))
-	for _, l := range snap.Leases {
-		if l.Key.V4.IsValid() {
-			list = append(list, listed(l))
+	return s.list(w, c, &c.feed.leases, func(snap *lease.Snapshot) ([]byte, error) {
+		list := make([]api.Lease, 0, len(snap.Leases))
+		for _, l := range snap.Leases {
+			if l.Key.V4.IsValid() {
+				list = append(list, listed(l))
+			}
 		}
-	}
-	return reply(w, encode(api.Watched{Snapshot: list, Cursor: api.Cursor(snap.Revision)}))
+		return encode(api.Watched{Snapshot: list, Cursor: api.Cursor(snap.Revision)}), nil
+	})
 }
 
 // watchLease answers the same for one lease, with its true expiration.
@@ -193,19 +191,17 @@ func reply(w http.ResponseWriter, body []byte) error {
 
 // listReservations answers with all leases that never expire.
 func (s *Server) listReservations(w http.ResponseWriter, c call) error {
-	snap, err := c.feed.synced()
-	if err != nil {
-		return err
-	}
-	list := []api.Reservation{}
-	for _, l := range snap.Leases {
-		if l.Reserved() && l.Key.V4.IsValid() {
-			ip := l.Attrs.PublicIP
-			if !ip.IsValid() {
-				ip = netip.IPv4Unspecified()
+	return s.list(w, c, &c.feed.reservations, func(snap *lease.Snapshot) ([]byte, error) {
+		list := []api.Reservation{}
+		for _, l := range snap.Leases {
+			if l.Reserved() && l.Key.V4.IsValid() {
+				ip := l.Attrs.PublicIP
+				if !ip.IsValid() {
+					ip = netip.IPv4Unspecified()
+				}
+				list = append(list, api.Reservation{Subnet: l.Key.V4, PublicIP: ip})
 			}
-			list = append(list, api.Reservation{Subnet: l.Key.V4, PublicIP: ip})
 		}
-	}
-	return reply(w, encode(list))
+		return encode(list), nil
+	})
 }
