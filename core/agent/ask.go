@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/control"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -116,32 +117,61 @@ func (h *Health) Peers() (peers []node.Peer, ok bool) {
 	return peers, ok
 }
 
-// peers, diff and state return the answers at their pages, and false if the node is busy.
-func (h *Health) peers() (any, bool) {
+// reader is a client of the pages.
+type reader bool
+
+// Root may read all. Any other client gets no text, data and output of the operator's commands, since they may
+// name secrets.
+const (
+	root   reader = true
+	anyone reader = false
+)
+
+// status, peers, diff and state return the answers at their pages, and false if the node is busy.
+func (h *Health) status(r reader) (any, bool) {
+	s := h.Status()
+	if r != root {
+		s.Outputs = nil
+	}
+	return s, true
+}
+
+func (h *Health) peers(reader) (any, bool) {
 	peers, ok := h.Peers()
 	return control.Peers{TakenAt: time.Now(), Peers: peers}, ok
 }
 
-func (h *Health) diff() (any, bool) {
+func (h *Health) diff(r reader) (any, bool) {
 	answer := control.Diff{TakenAt: time.Now()}
 	ok := h.question(func(m machine) { answer.Lanes = m.Differences() })
+	if r != root {
+		for i, lane := range answer.Lanes {
+			answer.Lanes[i] = lane.Public()
+		}
+	}
 	return answer, ok
 }
 
-func (h *Health) state() (any, bool) {
+func (h *Health) state(r reader) (any, bool) {
 	answer := control.State{TakenAt: time.Now()}
 	var tables []node.Tables
 	ok := h.question(func(m machine) { tables = m.Tables() })
 	// The states are immutable, so the node can go on while they become text.
 	for _, t := range tables {
-		text := control.Tables{Lane: t.Lane, LastLook: t.LastLook}
-		if t.Want != nil {
-			text.Want = t.Want.Dump()
-		}
-		if t.Have != nil {
-			text.Have = t.Have.Dump()
-		}
-		answer.Lanes = append(answer.Lanes, text)
+		answer.Lanes = append(answer.Lanes, control.Tables{
+			Lane: t.Lane, LastLook: t.LastLook, Want: r.dump(t.Want), Have: r.dump(t.Have),
+		})
 	}
 	return answer, ok
+}
+
+// dump returns a state, which may be nil, as the reader may have it.
+func (r reader) dump(s *dataplane.State) string {
+	switch {
+	case s == nil:
+		return ""
+	case r == root:
+		return s.Dump()
+	}
+	return s.Public().Dump()
 }

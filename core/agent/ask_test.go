@@ -17,7 +17,7 @@ import (
 func page(t *testing.T, h *Health, path string, answer any) int {
 	t.Helper()
 	mux := http.NewServeMux()
-	addPages(mux, NewRoster(h), everyone)
+	addPages(mux, NewRoster(h), root, everyone)
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	if w.Code == http.StatusOK {

@@ -15,18 +15,31 @@ const (
 	mostEventText = 400
 )
 
+// remembered is an event with what a command of the operator wrote, which only root gets.
+type remembered struct {
+	control.Event
+	whole string // the text with the output
+}
+
 // memory holds the last events, as a ring.
 type memory struct {
-	events []control.Event
+	events []remembered
 	next   int // the oldest event, once the ring is full
 	total  int // events since the process began
 }
 
-// add remembers an event.
-func (m *memory) add(e control.Event) {
-	if len(e.Text) > mostEventText {
-		e.Text = strings.ToValidUTF8(e.Text[:mostEventText], "") + "…"
+// cut shortens the text of an event.
+func cut(text string) string {
+	if len(text) > mostEventText {
+		return strings.ToValidUTF8(text[:mostEventText], "") + "…"
 	}
+	return text
+}
+
+// add remembers an event, whose text with the output is whole.
+func (m *memory) add(event control.Event, whole string) {
+	event.Text = cut(event.Text)
+	e := remembered{event, cut(whole)}
 	m.total++
 	if len(m.events) < mostEvents {
 		m.events = append(m.events, e)
@@ -37,8 +50,8 @@ func (m *memory) add(e control.Event) {
 }
 
 // all returns the events, oldest first.
-func (m *memory) all() []control.Event {
-	all := make([]control.Event, 0, len(m.events))
+func (m *memory) all() []remembered {
+	all := make([]remembered, 0, len(m.events))
 	all = append(all, m.events[m.next:]...)
 	return append(all, m.events[:m.next]...)
 }
@@ -51,19 +64,25 @@ func (h *Health) remembering(log func(node.Event)) func(node.Event) {
 		log(e)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.memory.add(control.Event{At: time.Now(), Kind: e.Kind, Level: levelNames[e.Level], Text: e.Text})
+		event := control.Event{At: time.Now(), Kind: e.Kind, Level: levelNames[e.Level], Text: e.Text}
+		h.memory.add(event, e.Whole())
 	}
 }
 
 // events returns the answer at its page.
-func (h *Health) events() (any, bool) {
+func (h *Health) events(r reader) (any, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all, now := h.memory.all(), time.Now()
-	for i := range all {
-		all[i].At = dated(all[i].At, now, now.Sub(all[i].At))
+	events := make([]control.Event, len(all))
+	for i, e := range all {
+		events[i] = e.Event
+		events[i].At = dated(e.At, now, now.Sub(e.At))
+		if r == root {
+			events[i].Text = e.whole
+		}
 	}
-	return control.Events{TakenAt: now, Dropped: h.memory.total - len(all), Events: all}, true
+	return control.Events{TakenAt: now, Dropped: h.memory.total - len(all), Events: events}, true
 }
 
 // dated returns when an event happened that was noted at a time of the clock, and since which

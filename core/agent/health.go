@@ -58,7 +58,7 @@ func (h *Health) waiting(wake time.Time, running []effect, p node.Pulse) {
 	}
 	if p.Phase != h.pulse.Phase {
 		h.memory.add(control.Event{At: time.Now(), Kind: control.PhaseKind, Level: levelNames[node.Info],
-			Text: p.Phase.String()})
+			Text: p.Phase.String()}, p.Phase.String())
 	}
 	h.turning, h.wake = time.Time{}, wake
 	h.running, h.pulse = running, p

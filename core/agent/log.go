@@ -16,11 +16,11 @@ func logEvent(network string) func(node.Event) {
 	return func(e node.Event) {
 		switch e.Level {
 		case node.Error:
-			klog.Errorf("%s%s: %s", name, e.Kind, e.Text)
+			klog.Errorf("%s%s: %s", name, e.Kind, e.Whole())
 		case node.Warning:
-			klog.Warningf("%s%s: %s", name, e.Kind, e.Text)
+			klog.Warningf("%s%s: %s", name, e.Kind, e.Whole())
 		default:
-			klog.Infof("%s%s: %s", name, e.Kind, e.Text)
+			klog.Infof("%s%s: %s", name, e.Kind, e.Whole())
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (listen Listen) handler(nodes *Roster) http.Handler {
 	if listen.Metrics != nil {
 		mux.Handle("GET /metrics", listen.Metrics)
 	}
-	addPages(mux, nodes, func(r *http.Request) bool { return listen.OpenStatus || fromThisHost(r) })
+	addPages(mux, nodes, anyone, func(r *http.Request) bool { return listen.OpenStatus || fromThisHost(r) })
 	return mux
 }
 
@@ -154,10 +154,10 @@ func asked(nodes []*Health, r *http.Request) (*Health, error) {
 		r.URL.Path, control.NetworkParameter, names[0])
 }
 
-// addPages adds the pages of package control, for the allowed clients.
-func addPages(mux *http.ServeMux, nodes *Roster, allowed func(*http.Request) bool) {
-	for path, page := range map[string]func(h *Health) (answer any, ok bool){
-		control.StatusPage: func(h *Health) (any, bool) { return h.Status(), true },
+// addPages adds the pages of package control, for the allowed clients, as the reader may have them.
+func addPages(mux *http.ServeMux, nodes *Roster, to reader, allowed func(*http.Request) bool) {
+	for path, page := range map[string]func(h *Health, to reader) (answer any, ok bool){
+		control.StatusPage: (*Health).status,
 		control.PeersPage:  (*Health).peers,
 		control.DiffPage:   (*Health).diff,
 		control.StatePage:  (*Health).state,
@@ -173,7 +173,7 @@ func addPages(mux *http.ServeMux, nodes *Roster, allowed func(*http.Request) boo
 				http.Error(w, err.Error(), http.StatusNotFound)
 				return
 			}
-			answer, ok := page(h)
+			answer, ok := page(h, to)
 			if !ok {
 				http.Error(w, "flanneld is busy: its node does not answer", http.StatusServiceUnavailable)
 				return

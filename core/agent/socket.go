@@ -36,7 +36,7 @@ type Socket struct {
 // NewSocket returns a socket that is not there yet.
 func NewSocket(path string, h *Health) *Socket {
 	mux := http.NewServeMux()
-	addPages(mux, NewRoster(h), everyone)
+	addPages(mux, NewRoster(h), root, everyone)
 	return &Socket{path: path, server: newServer(mux)}
 }
 

@@ -29,6 +29,14 @@ func (e *ExitError) with(output string) *ExitError {
 
 // Error names the exit status and what the command wrote.
 func (e *ExitError) Error() string {
+	if e.Output == "" {
+		return e.end()
+	}
+	return e.end() + ": " + e.Output
+}
+
+// end says how the command ended.
+func (e *ExitError) end() string {
 	text := e.Why
 	switch {
 	case e.Status == notFound:
@@ -38,10 +46,43 @@ func (e *ExitError) Error() string {
 	case e.Status != 0:
 		text = fmt.Sprintf("exit status %d", e.Status)
 	}
-	if e.Output != "" {
-		text += ": " + e.Output
-	}
 	return text
+}
+
+// Split returns the text of an error without what commands wrote, and what they wrote. Commands name
+// secrets, and so do their words: every local user may read the text, and only root the output.
+func Split(err error) (text, output string) {
+	text = err.Error()
+	var outputs []string
+	for _, e := range exits(err) {
+		if e.Output == "" {
+			continue
+		}
+		outputs = append(outputs, e.Output)
+		if strings.Contains(text, e.Error()) {
+			text = strings.ReplaceAll(text, e.Error(), e.end())
+		} else { // the text has the output in another form
+			text = e.end()
+		}
+	}
+	return text, strings.Join(outputs, "; ")
+}
+
+// exits returns the ends of commands that an error wraps.
+func exits(err error) []*ExitError {
+	switch e := err.(type) {
+	case *ExitError:
+		return []*ExitError{e}
+	case interface{ Unwrap() error }:
+		return exits(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []*ExitError
+		for _, wrapped := range e.Unwrap() {
+			all = append(all, exits(wrapped)...)
+		}
+		return all
+	}
+	return nil
 }
 
 // excerpt returns the end of an output in one line: the last words usually say

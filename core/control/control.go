@@ -3,7 +3,8 @@
 //
 // The daemon answers HTTP requests at a unix socket beside its subnet file, which
 // only root may open. The health listener has the same pages, for the clients that
-// the daemon's flags allow. Every page is read only, and its answer is JSON:
+// the daemon's flags allow, without what may name secrets: the texts, the data and
+// the output of the operator's commands. Every page is read only, and its answer is JSON:
 //
 //	GET /status   node.Status
 //	GET /peers    Peers

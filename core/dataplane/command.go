@@ -113,6 +113,19 @@ func (c Command) Mentions(device string) bool {
 	return in(c.Text) || in(c.Undo)
 }
 
+// hidden stands for a text that only root may read.
+const hidden = "(hidden)"
+
+// WithoutTexts returns the command without what may name secrets: its texts, data and output.
+func (c Command) WithoutTexts() Command {
+	for _, text := range []*string{&c.Text, &c.Undo, &c.Env, &c.Input, &c.Output} {
+		if *text != "" {
+			*text = hidden
+		}
+	}
+	return c
+}
+
 // String returns the canonical form, such as
 // `command peer 10.5.3.0/24 run "ip route add $SUBNET via $PUBLIC_IP" env "SUBNET=10.5.3.0/24" limit 30s`.
 func (c Command) String() string {

@@ -95,6 +95,18 @@ func (s *State) AddWGPeer(p WGPeer)   { s.WGPeers.Put(p) }
 func (s *State) AddPolicy(p Policy)   { s.Policies.Put(p) }
 func (s *State) AddCommand(c Command) { s.Commands.Put(c) }
 
+// Public returns the state as every local user may read it: commands are without their texts.
+func (s *State) Public() *State {
+	if s.Commands.Len() == 0 {
+		return s
+	}
+	public := s.Clone()
+	for _, c := range s.Commands.All {
+		public.AddCommand(c.WithoutTexts())
+	}
+	return public
+}
+
 // AddCloudRoute is AddRoute for the tables of a cloud provider.
 func (s *State) AddCloudRoute(r CloudRoute) { s.CloudRoutes.Put(r) }
 

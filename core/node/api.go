@@ -178,6 +178,16 @@ type Event struct {
 	Kind  string
 	Text  string
 	Level Level
+	// Output holds the words of an operator's command. They may name secrets, so only the log and root get them.
+	Output string
+}
+
+// Whole returns the text with the output.
+func (e Event) Whole() string {
+	if e.Output == "" {
+		return e.Text
+	}
+	return e.Text + ": " + e.Output
 }
 
 // Level is the severity of an event.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/command"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/reconcile"
 )
@@ -258,7 +259,8 @@ func (p commandsPart) failed(op dataplane.Op, err error) error {
 	was.attempts++
 	n.commands.failures[c.CommandKey] = was
 	if !before {
-		n.event(Warning, "command-failed", fmt.Sprintf("%s: %v; it runs again later", nameCommand(op), err))
+		text, output := command.Split(err)
+		n.eventWith(Warning, "command-failed", fmt.Sprintf("%s: %s; it runs again later", nameCommand(op), text), output)
 	}
 	return nil
 }
@@ -327,7 +329,27 @@ func (n *Node) commandProblems() []string {
 	var texts []string
 	for _, k := range slices.SortedFunc(maps.Keys(n.commands.failures), dataplane.CommandKey.Compare) {
 		f := n.commands.failures[k]
-		texts = append(texts, fmt.Sprintf("%s: %v", nameCommand(f.op), f.err))
+		text, _ := command.Split(f.err)
+		texts = append(texts, fmt.Sprintf("%s: %s", nameCommand(f.op), text))
+	}
+	return texts
+}
+
+// commandOutputs returns what the failed commands wrote, for root.
+func (n *Node) commandOutputs() []string {
+	var texts []string
+	add := func(name string, err error) {
+		_, output := command.Split(err)
+		if output != "" {
+			texts = append(texts, name+": "+output)
+		}
+	}
+	for _, failure := range n.lanes[CommandsLane].failures {
+		add("startup", failure)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(n.commands.failures), dataplane.CommandKey.Compare) {
+		f := n.commands.failures[k]
+		add(nameCommand(f.op), f.err)
 	}
 	return texts
 }

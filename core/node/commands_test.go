@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,7 +32,12 @@ func (f *fakeShell) Run(_ context.Context, text string, about command.About) (st
 	run := fmt.Sprintf("%s [%s] %q", text, about.Env, about.Input)
 	f.runs = append(f.runs, run)
 	if f.refuse != nil {
-		if err := f.refuse(run); err != nil {
+		err := f.refuse(run)
+		var end *command.ExitError
+		if errors.As(err, &end) {
+			return end.Output, err
+		}
+		if err != nil {
 			return "", err
 		}
 	}
@@ -248,6 +254,43 @@ func TestCommandOfTheStartupFails(t *testing.T) {
 			w.shell.refuse = nil
 			w.pass(time.Minute)
 			w.wantReady()
+		})
+	}
+}
+
+// What a failed command wrote may name secrets. Only the log and the outputs of the status have it.
+func TestOutputOfAFailedCommand(t *testing.T) {
+	const secret = "token=s3cret"
+	for _, name := range []string{"pre", "add"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, commandsConfig)
+			w.shell.failing(name+" ", &command.ExitError{Status: 1, Output: secret})
+			w.commandPeer(4, "four")
+			w.tell()
+			w.pass(700 * time.Millisecond)
+			s := w.n.Status()
+			if len(s.Outputs) != 1 || !strings.Contains(s.Outputs[0], secret) {
+				t.Errorf("outputs %q", s.Outputs)
+			}
+			s.Outputs = nil
+			for _, shown := range []any{s, w.n.Pulse(), w.n.Peers(), w.n.Differences()} {
+				text, err := json.Marshal(shown)
+				if err != nil || strings.Contains(string(text), secret) {
+					t.Errorf("%s, %v", text, err)
+				}
+			}
+			logged := 0
+			for _, e := range w.events {
+				if strings.Contains(e.Text, secret) {
+					t.Errorf("%s: %s", e.Kind, e.Text)
+				}
+				if e.Output == secret {
+					logged++
+				}
+			}
+			if logged == 0 {
+				t.Error("the log does not say what the command wrote")
+			}
 		})
 	}
 }

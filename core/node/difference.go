@@ -2,9 +2,11 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/core/command"
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
@@ -42,11 +44,29 @@ func (n *Node) Differences() []Difference {
 			d.Notes = append(d.Notes, fmt.Sprintf("cannot read it: %v", l.lookErr))
 		}
 		for _, failure := range l.failures {
-			d.Notes = append(d.Notes, failure.Error())
+			text, _ := command.Split(failure)
+			d.Notes = append(d.Notes, text)
 		}
 		all = append(all, d)
 	}
 	return all
+}
+
+// Public returns the difference as every local user may read it: commands are without their texts.
+func (d Difference) Public() Difference {
+	lines := slices.Clone(d.Lines)
+	for i, l := range lines {
+		if !strings.HasPrefix(l.Object, "command ") {
+			continue
+		}
+		lines[i].Object = "command"
+		o, err := dataplane.ParseObject(l.Object)
+		if c, is := o.(dataplane.Command); is && err == nil {
+			lines[i].Object = c.WithoutTexts().String()
+		}
+	}
+	d.Lines = lines
+	return d
 }
 
 // linesOf describes the ops of the last comparison as the lines of a difference. The host may have been read again

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/flanneld/flannel/core/command"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -211,7 +212,8 @@ func (l *lane) troubles(unreadable, unfinished string) []string {
 		texts = append(texts, fmt.Sprintf("%s: cannot read %s: %v", l.id, unreadable, l.lookErr))
 	}
 	for _, failure := range l.failures {
-		texts = append(texts, fmt.Sprintf("%s: %v", l.id, failure))
+		text, _ := command.Split(failure)
+		texts = append(texts, fmt.Sprintf("%s: %s", l.id, text))
 	}
 	if !l.clean && len(texts) == 0 && unfinished != "" {
 		texts = append(texts, fmt.Sprintf("%s: %s", l.id, unfinished))
@@ -435,7 +437,8 @@ func (n *Node) reportPlan(l *lane, plan []dataplane.Op) {
 	l.recurring.silent = false
 	switch {
 	case len(l.failures) > 0:
-		n.once(Error, l.logs.failed, fmt.Sprintf("%s; %d failed, first: %v", text, len(l.failures), l.failures[0]))
+		first, output := command.Split(l.failures[0])
+		n.onceWith(Error, l.logs.failed, fmt.Sprintf("%s; %d failed, first: %s", text, len(l.failures), first), output)
 	case l.repairs:
 		n.reportRepair(l, plan, text)
 	default:

@@ -288,8 +288,11 @@ func (n *Node) exit(reason error) {
 	n.effects.Exit = &Exit{Status: 1, Reason: reason.Error()}
 }
 
-func (n *Node) event(level Level, kind, text string) {
-	n.effects.Events = append(n.effects.Events, Event{Kind: kind, Text: text, Level: level})
+func (n *Node) event(level Level, kind, text string) { n.eventWith(level, kind, text, "") }
+
+// eventWith logs an event with what a command of the operator wrote.
+func (n *Node) eventWith(level Level, kind, text, output string) {
+	n.effects.Events = append(n.effects.Events, Event{Kind: kind, Text: text, Level: level, Output: output})
 }
 
 // jitter spreads d over ±20 %, so that nodes started together drift apart.
@@ -304,11 +307,15 @@ func (n *Node) backoff(attempt int, first, most time.Duration) time.Duration {
 
 // once logs an event unless its text equals that of the last event of its kind.
 // No text means that the event's reason is over: nothing is logged now.
-func (n *Node) once(level Level, kind, text string) {
-	if text != "" && text != n.said[kind] {
-		n.event(level, kind, text)
+func (n *Node) once(level Level, kind, text string) { n.onceWith(level, kind, text, "") }
+
+// onceWith is once with what a command of the operator wrote.
+func (n *Node) onceWith(level Level, kind, text, output string) {
+	e := Event{Text: text, Output: output}
+	if text != "" && e.Whole() != n.said[kind] {
+		n.eventWith(level, kind, text, output)
 	}
-	n.said[kind] = text
+	n.said[kind] = e.Whole()
 }
 
 // textOf returns the texts of several errors, or "" without any.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/command"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/uplink"
@@ -89,6 +90,7 @@ type Status struct {
 	Peers       int           `json:"Peers"`       // records of other nodes
 	Quarantined int           `json:"Quarantined"` // records that cannot be decoded
 	Problems    []string      `json:"Problems"`    // peers that cannot be served
+	Outputs     []string      `json:"Outputs"`     // of failed commands; they may name secrets, so only root gets them
 	PacketPaths []PacketPath  `json:"PacketPaths"` // run by this process, as of the last look
 	Objects     int           `json:"Objects"`     // desired on the host
 	Withheld    int           `json:"Withheld"`    // deletes that wait for the datastore
@@ -234,6 +236,7 @@ func (n *Node) Status() Status {
 		s.Problems = append(s.Problems, problem.String())
 	}
 	s.Problems = append(s.Problems, n.commandProblems()...)
+	s.Outputs = n.commandOutputs()
 	for _, l := range n.lanes {
 		s.Lanes = append(s.Lanes, l.status())
 	}
@@ -248,7 +251,8 @@ func (l *lane) status() LaneStatus {
 		s.Failures = append(s.Failures, l.lookErr.Error())
 	}
 	for _, failure := range l.failures {
-		s.Failures = append(s.Failures, failure.Error())
+		text, _ := command.Split(failure)
+		s.Failures = append(s.Failures, text)
 	}
 	return s
 }

@@ -49,6 +49,7 @@ func (r Result) rows() [][]output.Cell {
 		add("remedy", output.Plain(advice.Text+": "+advice.Command))
 	}
 	addAll("problem", output.Warn, r.Problems)
+	addAll("output", output.Plain, r.Outputs)
 	addAll("note", output.Plain, r.Notes)
 	add("subnet", output.Plain(r.subnet()))
 	add("uplink", output.Plain(r.uplink()))

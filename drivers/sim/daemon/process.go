@@ -115,7 +115,7 @@ func (p *process) turn() {
 	p.node.Step(p.now(), in)
 	effects := p.node.Ready()
 	for _, e := range effects.Events {
-		p.daemon.note(e.Kind, e.Text)
+		p.daemon.note(e.Kind, e.Whole())
 	}
 	if effects.Exit != nil {
 		p.daemon.ended(*effects.Exit)
@@ -229,7 +229,7 @@ func (p *process) save() bool {
 	p.node.Step(p.now(), in)
 	effects := p.node.Ready()
 	for _, e := range effects.Events {
-		p.daemon.note(e.Kind, e.Text)
+		p.daemon.note(e.Kind, e.Whole())
 	}
 	p.start(node.Effects{Writes: effects.Writes, Lanes: effects.Lanes})
 	return p.writes || p.plans()
