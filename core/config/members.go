@@ -109,3 +109,43 @@ func duplicates(where string, members []Member) []string {
 	}
 	return list
 }
+
+// WithMember returns a config document with a member set, in the place of all members of that name, or else at the end.
+// A document on several lines stays on several lines. The document is a JSON object.
+func WithMember(document []byte, name string, value json.RawMessage) ([]byte, error) {
+	members, err := membersOf(document)
+	if err != nil {
+		return nil, err
+	}
+	set := Member{Name: name, Value: value}
+	var next []Member
+	for _, m := range members {
+		switch {
+		case !strings.EqualFold(m.Name, name):
+			next = append(next, m)
+		case set.Value != nil:
+			next = append(next, set)
+			set.Value = nil
+		}
+	}
+	if set.Value != nil {
+		next = append(next, set)
+	}
+	var text bytes.Buffer
+	text.WriteByte('{')
+	for i, m := range next {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		fmt.Fprintf(&text, "%q:%s", m.Name, m.Value)
+	}
+	text.WriteByte('}')
+	var form bytes.Buffer
+	if bytes.ContainsRune(bytes.TrimSpace(document), '\n') {
+		err = json.Indent(&form, text.Bytes(), "", "  ")
+		form.WriteByte('\n')
+	} else {
+		err = json.Compact(&form, text.Bytes())
+	}
+	return form.Bytes(), err
+}

@@ -127,6 +127,10 @@ func (a *app) setConfig(ctx context.Context, d *datastore, path string) error {
 		return err
 	}
 	defer store.Close()
+	data, err = netconfig.Following(data, snap.Config.Data)
+	if err != nil {
+		return err
+	}
 	report := netconfig.Check(data, false, snap)
 	if report.Valid {
 		if err := store.SetConfig(ctx, data, snap.Config.Revision); err != nil {
