@@ -93,6 +93,44 @@ func TestEtcd(t *testing.T) {
 	runSteps(t, common, []step{{[]string{"leases", "list"}, 1, "quarantined", ""}})
 }
 
+// A change of the backend ends when all nodes have followed, or by force. The config that begins it names the previous
+// backend by itself.
+func TestChange(t *testing.T) {
+	server, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), UnsafeNoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	put := func(record string) {
+		if _, err := server.Client().Put(t.Context(), "/net/subnets/10.5.1.0-24", record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(`{"PublicIP":"192.168.64.1","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}}`)
+	before := write(t, `{"Network":"10.5.0.0/22","Backend":{"Type":"vxlan"}}`)
+	after := write(t, `{"Network":"10.5.0.0/22","Backend":{"Type":"host-gw"}}`)
+	common := []string{"--etcd-endpoints", strings.Join(server.Endpoints(), ","), "--etcd-prefix", "/net"}
+	runSteps(t, common, []step{
+		{[]string{"change"}, 1, "", "the datastore holds no network config at /net/config"},
+		{[]string{"config", "set", before}, 0, "stored:", ""},
+		{[]string{"change"}, 0, "1 of 1 nodes", ""},
+		{[]string{"config", "set", after}, 0, "Formerly: not given becomes [vxlan]", ""},
+		{[]string{"config", "get"}, 0, `"Formerly":[{"Type":"vxlan"}]`, ""},
+		{[]string{"change"}, 1, "10.5.1.0-24 of 192.168.64.1 offers", ""},
+		{[]string{"change", "--wait", "--wait-for", "1ms"}, 1, "0 of 1 nodes", ""},
+		{[]string{"change", "--end"}, 1, "0 of 1 nodes", "have not followed: 10.5.1.0-24 (192.168.64.1)"},
+		{[]string{"config", "get"}, 0, `"Formerly":[{"Type":"vxlan"}]`, ""},
+	})
+	put(`{"PublicIP":"192.168.64.1","PublicIPv6":null,"BackendType":"host-gw"}`)
+	runSteps(t, common, []step{
+		{[]string{"change", "--wait", "--end"}, 0, "ended:", ""},
+		{[]string{"config", "get"}, 0, `"Formerly":[]`, ""},
+		{[]string{"change", "--end"}, 0, "before: the config names no previous backend", ""},
+		{[]string{"config", "set", before}, 0, "Formerly: [] becomes [host-gw]", ""},
+		{[]string{"change", "--end", "--force"}, 0, "ended:", ""},
+	})
+}
+
 // Each named network has its own config and records, which servers show as well.
 func TestNetworksAndServers(t *testing.T) {
 	started, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), UnsafeNoSync: true})

@@ -57,6 +57,7 @@ func TestOutputsFitTheirSchemas(t *testing.T) {
 			" --subnet-file " + filepath.Join(dir, "none")},
 		{"config set", " " + config + etcd},
 		{"config get", etcd},
+		{"change", etcd},
 		{"config validate", " " + odd},
 		{"leases reserve", " 10.5.2.0/24 --owner 192.168.64.2" + etcd},
 		{"config validate", " " + odd + " --compare" + etcd},

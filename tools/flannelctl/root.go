@@ -31,6 +31,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.check(),
 		a.cleanup(),
+		a.change(),
 		a.config(),
 		a.dockerOpts(),
 		a.dump(),

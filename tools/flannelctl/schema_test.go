@@ -20,6 +20,7 @@ import (
 	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/tools/change"
 	"github.com/flanneld/flannel/tools/check"
 	"github.com/flanneld/flannel/tools/cleanup"
 	"github.com/flanneld/flannel/tools/leases"
@@ -33,6 +34,7 @@ import (
 
 // results are the types of what each command prints. The result of config get is any JSON.
 var results = map[string][]reflect.Type{
+	"change":           {reflect.TypeFor[change.Report]()},
 	"check":            {reflect.TypeFor[check.Report]()},
 	"cleanup":          {reflect.TypeFor[cleanup.Result]()},
 	"config get":       nil,
