@@ -74,10 +74,10 @@ VM_EXEC = -exec '$(CURDIR)/bin/vm exec' -vet=off
 DECIDES = $(addprefix core/,alloc backend backend/vxlan backend/hostgw backend/udp firewall lease node udppath reconcile)
 
 .PHONY: sim
-sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw|udp|wireguard|ipip|ipsec|extension|ali-vpc|aws-vpc|gce|tencent-vpc FAMILY=v4|v6|dual FIREWALL=iptables|nftables STORE=etcd|kube CHANGE=yes NETWORKS=yes SERVERS=yes NEXTHOPS=always|never REPORT=out.html), or replay one (SEED=8231)
+sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw|udp|wireguard|ipip|ipsec|extension|ali-vpc|aws-vpc|gce|tencent-vpc FAMILY=v4|v6|dual FIREWALL=iptables|nftables STORE=etcd|kube CHANGE=yes NETWORKS=yes SERVERS=yes HOSTILE=yes NEXTHOPS=always|never REPORT=out.html), or replay one (SEED=8231)
 	@counters=$$(mktemp -d); trap 'rm -rf "$$counters"' EXIT; \
 	GOCOVERDIR="$$counters" bin/sim $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),100)) $(if $(NODES),-nodes $(NODES)) \
-		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(FIREWALL),-firewall $(FIREWALL)) $(if $(STORE),-store $(STORE)) $(if $(CHANGE),-change) $(if $(NETWORKS),-networks) $(if $(SERVERS),-servers) $(if $(NEXTHOPS),-nexthops $(NEXTHOPS)) $(if $(REPORT),-report '$(REPORT)'); \
+		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(FIREWALL),-firewall $(FIREWALL)) $(if $(STORE),-store $(STORE)) $(if $(CHANGE),-change) $(if $(NETWORKS),-networks) $(if $(SERVERS),-servers) $(if $(HOSTILE),-hostile) $(if $(NEXTHOPS),-nexthops $(NEXTHOPS)) $(if $(REPORT),-report '$(REPORT)'); \
 	$(if $(SEED),,echo "never reached, of the core:"; $(GO) run ./hack/unreached "$$counters" $(DECIDES))
 
 # With coverage counters, which cost next to nothing. -coverpkg must name the

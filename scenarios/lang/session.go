@@ -12,6 +12,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
@@ -41,7 +42,8 @@ type Session struct {
 	endpointsSeen map[string]bool
 	// stateLost names nodes whose state file a fault has spoilt since they last settled.
 	stateLost map[string]bool
-	Skipped   []string // blocks for another world
+	forgeries []lease.Lease // records that other programs have written
+	Skipped   []string      // blocks for another world
 	// Performed counts the directives that this world performed.
 	Performed int
 	rec       *Witness // nil: no report is wanted

@@ -22,7 +22,7 @@ func operations() map[string]operation {
 	return map[string]operation{
 		"stop": storeStop, "start": storeStart, "wipe": plainly(RecordEditor.Wipe), "compact": plainly(RecordEditor.Compact),
 		"config": storeConfig, "merge": storeMerge, "firewall": storeFirewall,
-		"put": storePut, "delete": storeDelete, "take": storeTake,
+		"put": storePut, "delete": storeDelete, "take": storeTake, "forge": storeForge,
 		"backup": storeBackup, "restore": storeRestore,
 		"lose-data": storeLoseData, "leaderless": storeLeaderless, "slow": storeSlow, "lossy": storeLossy,
 		"expire":    toRecord(edited(RecordEditor.Expire)),
@@ -36,7 +36,7 @@ func operations() map[string]operation {
 
 // kubeOperations are the operations that also make sense with Kubernetes nodes.
 var kubeOperations = [...]string{"stale", "events", "stop", "start", "compact", "leaderless", "lose-data", "slow",
-	"lossy", "config", "merge", "firewall"}
+	"lossy", "config", "merge", "firewall", "forge"}
 
 // store performs "store WHAT …" with a function of operations.
 func (s *Session) store(d *datadriven.TestData) (string, error) {

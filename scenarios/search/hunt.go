@@ -100,6 +100,9 @@ func (t Totals) Unreached(o Options) []string {
 	if o.Servers {
 		possible = append(possible, serverFaults()...)
 	}
+	if o.Hostile {
+		possible = append(possible, hostileFaults()...)
+	}
 	for _, f := range possible {
 		if o.Networks && !slices.Contains(amongNetworks, f.name) {
 			continue

@@ -15,6 +15,8 @@ type Step struct {
 	Line  string // verb and arguments
 	Input string
 	Fault string // the name of the fault it is, "" for workload
+
+	Hostile bool // it writes a hostile record, see hostileFaults
 }
 
 // Plan is everything that happens in a run. Equal plans with equal seeds give equal runs.

@@ -42,6 +42,9 @@ func run(p Plan, record bool, defects []simworld.Defect) (Result, *lang.Session)
 	session := lang.NewSession("sim", func(top lang.Topology) (lang.World, error) {
 		var err error
 		world, err = simworld.New(top, p.Seed, defects...)
+		if err == nil && p.hostile() {
+			world.JudgeClaims()
+		}
 		return world, err
 	})
 	if record {

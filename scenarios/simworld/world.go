@@ -128,6 +128,13 @@ func (w *World) Directed(directive, faults []string, host func(node string) (ora
 	w.invariants.Directed(invariants.Situation{Directive: directive, Faults: faults, Host: host})
 }
 
+// JudgeClaims begins to judge what records of other programs do to nodes.
+func (w *World) JudgeClaims() {
+	for _, o := range *w.worlds {
+		o.invariants.JudgeClaims()
+	}
+}
+
 // Logs implements [lang.World].
 func (w *World) Logs() string {
 	var all strings.Builder

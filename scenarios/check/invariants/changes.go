@@ -48,6 +48,7 @@ func (n *Node) wasRefused(byFault bool) {
 	n.follows.sound = false
 	if byFault {
 		n.follows.touchedAt = n.all.elapsed()
+		n.touched(nil)
 	}
 }
 

@@ -47,6 +47,8 @@ type Invariants struct {
 	storedAt  int      // the count of changes of all networks' configs at that time
 	texts     []string // all configs that the store has held
 	contested bool     // the config in the store collides with another network's
+
+	judgesClaims bool // see JudgeClaims
 }
 
 // pair names two nodes, in the order of their names.
@@ -84,6 +86,7 @@ func Watch(o Options) *Invariants {
 	o.World.Always("departed-in-time", i.checkDeparted)
 	o.World.Always("way-shared", i.checkCrossing)
 	o.World.Always("networks-decided", i.checkVerdicts)
+	o.World.Always("clear-text", i.noteOffers)
 	if o.Config != "" {
 		i.takeConfig(o.Config)
 		o.Store.OnNodeWrite(i.wroteNode)

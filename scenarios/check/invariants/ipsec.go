@@ -25,6 +25,9 @@ func (n *Node) watchWire(uplink string) {
 		if n.all.sealed {
 			n.checkFrame(frame)
 		}
+		if n.all.judgesClaims {
+			n.checkSecrecy(frame)
+		}
 	})
 }
 

@@ -85,6 +85,9 @@ type Node struct {
 	pen pen
 
 	made map[string]madeDevice // by name
+
+	surface surface
+	secrecy secrecy
 }
 
 // live reports whether the process runs: a halted one neither learns nor acts.
@@ -211,6 +214,7 @@ func (m watchedMachine) Ready() node.Effects {
 	n := m.n
 	for _, e := range r.Lanes {
 		n.all.checkPlan(n, e.Plan)
+		n.checkSurface(e.Plan)
 	}
 	n.notePlans(r.Lanes[node.CloudLane].Plan)
 	n.began(r)

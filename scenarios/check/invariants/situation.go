@@ -25,6 +25,7 @@ func (i *Invariants) Directed(s Situation) {
 	for _, name := range i.order {
 		if touches(s.Directive, name) {
 			i.nodes[name].disturbed()
+			i.nodes[name].touched(s.Directive)
 			i.nodes[name].noteAdded(s.Directive)
 		}
 	}

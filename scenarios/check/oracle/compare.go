@@ -79,6 +79,7 @@ func (d Demand) Tables(have *dataplane.State) []string {
 		s = append(s, compareTables(&d.want.Peers, &have.Peers, always)...)
 		s = append(s, d.ike(have)...)
 	}
+	s = d.besideForged(s)
 	slices.Sort(s)
 	return s
 }

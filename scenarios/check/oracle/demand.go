@@ -29,6 +29,7 @@ type Demand struct {
 	kernelFirst bool
 	// lenient says that WireGuard peers may have any endpoint and keepalives, and allowed IPs of another mode.
 	lenient bool
+	honest  []string // the MAC addresses and keys of records that no other program has forged
 }
 
 // derivation is a Demand being derived.
@@ -48,6 +49,10 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 		return Demand{}, fmt.Errorf("backend %q: the oracle does not know its objects", n.backend)
 	}
 	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
+	if len(h.Forged) > 0 {
+		others = h.withoutForged(others)
+		d.honest = devicesIn(append(slices.Clip(others), own))
+	}
 	d.devices = map[string]bool{ipip: true, wireguards[cidr.V4]: true, wireguards[cidr.V6]: true}
 	d.addDevices(vxlanDevices(n))
 	d.addDevices(udpDevices(n))

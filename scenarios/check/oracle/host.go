@@ -5,6 +5,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
 )
 
 // Host describes a host after the topology and the faults so far.
@@ -33,6 +34,9 @@ type Host struct {
 	// NewKeys holds the keys of WireGuard devices that the node has made when the device with the published key was
 	// gone, by device. Without that key's private half, which the node has lost, no device can have it.
 	NewKeys map[string]dataplane.PublicKey
+
+	// Forged are the records, present and former, that other programs have written to harm the nodes.
+	Forged []lease.Lease
 
 	// NoIPv6 says that the kernel has no IPv6, and thus no IPv6 settings.
 	NoIPv6 bool

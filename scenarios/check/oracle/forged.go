@@ -1,0 +1,64 @@
+package oracle
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// withoutForged returns the records that no other program has forged. What a node has on its host for a forged record
+// is not judged: the oracle demands that it has all else.
+func (h Host) withoutForged(records []lease.Lease) []lease.Lease {
+	if len(h.Forged) == 0 {
+		return records
+	}
+	forged := func(r lease.Lease) bool {
+		return slices.ContainsFunc(h.Forged, func(f lease.Lease) bool { return f.Key == r.Key })
+	}
+	return slices.DeleteFunc(slices.Clone(records), forged)
+}
+
+// besideForged leaves out the texts about objects that tell of a forged record: of its subnet, or of its device, unless
+// a node has that device.
+func (d Demand) besideForged(short []string) []string {
+	if len(d.host.Forged) == 0 {
+		return short
+	}
+	var words []string
+	for _, r := range d.host.Forged {
+		for _, f := range cidr.Families {
+			if p := r.Key.Of(f); p.IsValid() {
+				words = append(words, p.String(), p.Addr().String())
+			}
+		}
+	}
+	words = append(words, devicesIn(d.host.Forged)...)
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "" || slices.Contains(d.honest, w) })
+	known := func(word string) bool { return slices.Contains(words, word) }
+	return slices.DeleteFunc(short, func(text string) bool {
+		return slices.ContainsFunc(strings.FieldsFunc(text, between), known)
+	})
+}
+
+// between reports whether a character stands between the words of an object's text.
+func between(r rune) bool { return r == ' ' || r == ',' || r == '-' }
+
+// devicesIn returns the MAC addresses and keys in records, those of former backends included.
+func devicesIn(records []lease.Lease) []string {
+	var all []string
+	for _, r := range records {
+		for _, former := range r.Attrs.Ways.Former {
+			data := lease.Attrs{BackendData: former.Data, BackendV6Data: former.V6Data}
+			all = append(all, devicesIn([]lease.Lease{{Key: r.Key, Attrs: data}})...)
+		}
+		for _, f := range cidr.Families {
+			all = append(all, VTEPMAC(r, f))
+			if key, _, ok := wireGuardHalf(r, f == cidr.V4); ok {
+				all = append(all, key.String())
+			}
+		}
+	}
+	return all
+}
