@@ -54,7 +54,8 @@ func Of(snap *lease.Snapshot, assigned bool) (*Report, error) {
 		for _, b := range ways.Named(&l.Attrs) {
 			n.Offers = append(n.Offers, identity(network, b))
 		}
-		n.Followed = slices.Contains(n.Offers, r.Backend) || spec.Untyped && l.Attrs.Ways.IsEmpty() && l.Attrs.BackendType == ""
+		untyped := spec.Untyped && l.Attrs.Ways.IsEmpty() && l.Attrs.BackendType == ""
+		n.Followed = untyped || slices.Contains(n.Offers, r.Backend)
 		if n.Followed {
 			r.Followed++
 		}

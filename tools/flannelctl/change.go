@@ -28,8 +28,8 @@ func (a *app) change() *cobra.Command {
 	c := &cobra.Command{
 		Use: "change", Args: cobra.NoArgs,
 		Short: "Show how far the nodes are with a change of the backend; wait for them; end it",
-		Long: "change reads the network config and the records of the datastore, and shows which nodes offer the backend of " +
-			"the config. With --end it writes the config anew with an empty list of previous backends (Formerly), so that " +
+		Long: "change reads the network config and the records of the datastore, and shows which nodes offer the backend " +
+			"of the config. With --end it writes the config anew with an empty list of previous backends (Formerly), so that " +
 			"nodes end theirs; it refuses that while a node has not followed, since that node would be cut off until it " +
 			"follows. The exit status is 1 while nodes have not followed.",
 		Example: "  flannelctl config set net-conf.json   # with another backend\n" +
@@ -46,8 +46,8 @@ func (a *app) change() *cobra.Command {
 
 func (a *app) runChange(ctx context.Context, d *datastore, o *changeOptions) error {
 	if o.end && d.kube.On {
-		return errors.New("with --kube-subnet-mgr the config is a file of every node: set \"Formerly\": [] in net-conf.json " +
-			"in the ConfigMap kube-flannel-cfg, or flannel.formerly in the chart's values")
+		return errors.New("with --kube-subnet-mgr the config is a file of every node: set \"Formerly\": [] in " +
+			"net-conf.json in the ConfigMap kube-flannel-cfg, or flannel.formerly in the chart's values")
 	}
 	if o.end && d.servers.Servers != "" {
 		return errReadOnly

@@ -106,7 +106,8 @@ func TestChange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(`{"PublicIP":"192.168.64.1","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}}`)
+	put(`{"PublicIP":"192.168.64.1","PublicIPv6":null,"BackendType":"vxlan",` +
+		`"BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}}`)
 	before := write(t, `{"Network":"10.5.0.0/22","Backend":{"Type":"vxlan"}}`)
 	after := write(t, `{"Network":"10.5.0.0/22","Backend":{"Type":"host-gw"}}`)
 	common := []string{"--etcd-endpoints", strings.Join(server.Endpoints(), ","), "--etcd-prefix", "/net"}
