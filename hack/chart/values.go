@@ -47,6 +47,7 @@ var (
 	port        = object{"type": "integer", "minimum": 0, "maximum": 65535}
 	flags       = object{"type": "array", "items": object{"type": "string", "pattern": "^--?[a-z]"}}
 	objects     = object{"type": "array", "items": object{"type": "object"}}
+	formerly    = object{"type": "array", "maxItems": 3, "items": object{"type": "object", "required": []any{"Type"}}}
 	named       = object{"type": []any{"array", "null"}, "items": object{"type": "object", "required": []any{"name"}}}
 )
 
@@ -123,6 +124,8 @@ func networkValues() []value {
 			"Another program keeps the CNI configuration; the plugin is installed all the same."},
 		{"flannel.cniConf", cniConf, text, "The network configuration list that each node gets."},
 		{"flannel.backend", "vxlan", text, "What carries packets between nodes: " + backendList() + "."},
+		{"flannel.formerly", []any{}, formerly, "The previous backends that nodes keep while the backend changes, as in " +
+			"net-conf.json: [{Type: vxlan}]. Empty: each node keeps its own for an hour."},
 	}
 }
 

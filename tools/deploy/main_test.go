@@ -58,6 +58,9 @@ func TestValues(t *testing.T) {
 			"configmap",
 			"\"DirectRouting\": true,\n        \"GBP\": true,\n        \"MTU\": 1400,\n        \"Port\": 4789,\n        " +
 				"\"TxChecksum\": \"off\",\n        \"Type\": \"vxlan\",\n        \"VNI\": 4096\n"},
+		{"a change of the backend", flannel(map[string]any{"backend": "host-gw",
+			"formerly": []any{map[string]any{"Type": "vxlan", "VNI": 7}}}), "configmap",
+			"\"Formerly\": [\n        {\n          \"Type\": \"vxlan\",\n          \"VNI\": 7\n        }\n      ]"},
 		{"iptables", flannel(map[string]any{"enableNFTables": false}), "configmap", `"EnableNFTables": false`},
 		{"a flag", flannel(map[string]any{"args": []any{"--kube-subnet-mgr", "--iface=eth1"}}), "daemonset",
 			"args:\n            - \"--kube-subnet-mgr\"\n            - \"--iface=eth1\"\n            - --healthz-port=8081\n"},

@@ -47,7 +47,7 @@ func (a *app) change() *cobra.Command {
 func (a *app) runChange(ctx context.Context, d *datastore, o *changeOptions) error {
 	if o.end && d.kube.On {
 		return errors.New("with --kube-subnet-mgr the config is a file of every node: set \"Formerly\": [] in " +
-			"net-conf.json in the ConfigMap kube-flannel-cfg, or flannel.formerly in the chart's values")
+			"net-conf.json in the ConfigMap kube-flannel-cfg, or leave flannel.formerly of the chart empty")
 	}
 	if o.end && d.servers.Servers != "" {
 		return errReadOnly

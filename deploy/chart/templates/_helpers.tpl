@@ -97,5 +97,8 @@ flannel.{{ $value }} has no effect: the backend {{ $.Values.flannel.backend }} h
 {{- $_ := set $conf "EnableIPv6" true -}}
 {{- $_ := set $conf "IPv6Network" .Values.podCidrv6 -}}
 {{- end -}}
+{{- with .Values.flannel.formerly -}}
+{{- $_ := set $conf "Formerly" . -}}
+{{- end -}}
 {{ toPrettyJson $conf }}
 {{- end -}}
