@@ -234,6 +234,7 @@ func (o *options) nodeOptions() node.Options {
 		Rand:         rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 
 		ProbeInterval: o.probeInterval,
+		TrustConfig:   o.trustsConfig(),
 	}
 }
 

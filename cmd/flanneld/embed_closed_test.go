@@ -158,6 +158,22 @@ func TestEmbeddedEtcdIsClosedToOthers(t *testing.T) {
 	}
 }
 
+// A setup that the embedded etcd cannot serve ends flanneld with the way out.
+func TestEmbeddedEtcdExits(t *testing.T) {
+	long := "/" + strings.Repeat("x", 96)
+	for says, args := range map[string][]string{
+		"--embed-etcd no longer listens at an address without certificates": {
+			"--embed-etcd=" + t.TempDir(), "--etcd-endpoints=http://127.0.0.1:0"},
+		"--embed-etcd: the socket " + long + "/client.sock has a path of 109 bytes, and the kernel allows 107: choose a " +
+			"data directory whose path is shorter by 2": {"--embed-etcd=" + long},
+	} {
+		out, status := runToEnd(t, nil, args...)
+		if status != 1 || !strings.HasPrefix(lastMessage(out), "exit status 1: "+says) {
+			t.Errorf("status %d, want 1 and %q in\n%s", status, says, out)
+		}
+	}
+}
+
 // For other hosts the embedded etcd also listens at an address, where each client shows a certificate.
 func TestEmbeddedEtcdWithCertificates(t *testing.T) {
 	cert, key := ownCertificate(t)

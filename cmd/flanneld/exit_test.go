@@ -64,13 +64,6 @@ func TestExitStatus(t *testing.T) {
 			says: "exit status 1: --etcd-cafile: open /nonexistent"},
 		"etcd port taken": {args: []string{"--embed-etcd=" + t.TempDir(), etcdAt, "--etcd-certfile=" + cert,
 			"--etcd-keyfile=" + key, "--etcd-cafile=" + cert}, status: 1, says: "exit status 1: embedded etcd in "},
-		"etcd without certificates": {
-			args: []string{"--embed-etcd=" + t.TempDir(), "--etcd-endpoints=http://127.0.0.1:0"}, status: 1,
-			says: "exit status 1: --embed-etcd no longer listens at an address without certificates",
-		},
-		"etcd in a long folder": {args: []string{"--embed-etcd=/" + strings.Repeat("x", 96)}, status: 1,
-			says: "exit status 1: --embed-etcd: the socket /" + strings.Repeat("x", 96) + "/client.sock has a path of 109 bytes, " +
-				"and the kernel allows 107: choose a data directory whose path is shorter by 2"},
 		"bad network config": {args: []string{"--embed-etcd=" + t.TempDir(), "--net-config-path=" + bad}, status: 1,
 			says: "exit status 1: --net-config-path " + bad},
 		"missing config, named": {args: []string{"--embed-etcd=" + t.TempDir(), "--net-config-path=/nonexistent"}, status: 1,

@@ -68,7 +68,7 @@ func TestDefaults(t *testing.T) {
 		"remote": "", "remote-prefix": "/v1/_", "remote-keyfile": "", "remote-certfile": "", "remote-cafile": "",
 		"listen": "", "listen-own-records": "true", "listen-client-connections": "100",
 
-		"embed-etcd":  "",
+		"embed-etcd": "", "allow-extension": "false",
 		"install-cni": "false", "cni-bin-dir": "/opt/cni/bin", "cni-conf-dir": "/etc/cni/net.d",
 		"cni-conf":         "/etc/kube-flannel/cni-conf.json",
 		"cni-versions":     "auto",

@@ -13,7 +13,7 @@ var groups = [...]struct {
 	flags []string
 }{
 	{"Datastore", []string{"etcd-endpoints", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile",
-		"etcd-username", "etcd-password", "embed-etcd", "net-config-path"}},
+		"etcd-username", "etcd-password", "embed-etcd", "net-config-path", "allow-extension"}},
 	{"Servers and their clients", []string{"remote", "remote-prefix", "remote-cafile", "remote-certfile", "remote-keyfile",
 		"listen", "listen-own-records", "listen-client-connections"}},
 	{"Interface to the other hosts", []string{"iface", "iface-regex", "iface-can-reach",

@@ -32,6 +32,7 @@ type options struct {
 
 	etcd                         daemonflags.Etcd
 	embedEtcd                    optionalDir
+	allowExtension               bool
 	servers                      servers
 	ifaces, ifaceRegexes         list
 	ifaceCanReach                string
@@ -71,6 +72,7 @@ func (o *options) define() *flag.FlagSet {
 	fs.Usage = func() {}
 	fs.SetOutput(io.Discard)
 	o.defineEtcd(fs)
+	o.defineTrust(fs)
 	o.defineServers(fs)
 	o.defineNode(fs)
 	o.defineFirewall(fs)

@@ -29,7 +29,7 @@ var (
 	least      = []string{"--iptables-forward-rules=false", "--next-hop-objects=0"}
 	everything = []string{
 		"--ip-masq", "--subnet-lease-ttl=10m", "--on-lease-lost=exit", "--ip-blackhole-route", "--ip-forward",
-		"--next-hop-objects=3",
+		"--next-hop-objects=3", "--allow-extension",
 	}
 )
 
@@ -60,7 +60,7 @@ func TestSimulatedNodesAreTheDaemons(t *testing.T) {
 		flags    []string
 	}{
 		"the least": {
-			topology: lang.Topology{Firewall: "none"},
+			topology: lang.Topology{Firewall: "none", NoExtension: true},
 			flags:    least,
 		},
 		"everything": {

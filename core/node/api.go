@@ -31,6 +31,9 @@ type Options struct {
 	ExitOnLoss   bool          // exit instead of acquiring again when the lease is lost
 	Resync       time.Duration // full look without a hint; default 30 s, jittered
 	Debounce     time.Duration // from a hint to the look; default 100 ms
+	// TrustConfig says that the writers of the network config may run commands on this host as root.
+	// Without it the node refuses a config whose backend runs commands.
+	TrustConfig bool
 	// ProbeInterval is the time between two examinations of a peer; 0: none.
 	ProbeInterval time.Duration
 	Rand          *rand.Rand // the only source of randomness

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/backend/ways"
@@ -41,6 +43,27 @@ func checkConfig(data []byte, assigned bool, former ...config.Backend) (config.N
 		return config.Network{}, nil, fmt.Errorf("network config: %w", unserved{err})
 	}
 	return network, set, nil
+}
+
+// errCommands is the reason to refuse a config that holds commands.
+var errCommands = errors.New("it runs commands as root, and any program that reaches the datastore may write this " +
+	"config: protect the datastore by client certificates or a password, or start flanneld with --allow-extension")
+
+// checkTrust returns an error if a config holds commands for this host, unless its writers are trusted.
+func checkTrust(network config.Network, trusted bool) error {
+	if trusted {
+		return nil
+	}
+	for i, object := range append([]config.Backend{network.Backend}, network.Formerly...) {
+		where := "Backend"
+		if i > 0 {
+			where = fmt.Sprintf("Formerly[%d]", i-1)
+		}
+		if spec, _ := all.Find(object.Type); slices.Contains(spec.Lanes, CommandsLane.String()) {
+			return fmt.Errorf("network config: %s %s is refused: %w", where, spec.Type, errCommands)
+		}
+	}
+	return nil
 }
 
 // warnings returns a sentence for each member of a config that has no effect.

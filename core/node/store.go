@@ -132,7 +132,11 @@ func (n *Node) openConfig(doc lease.Document) (config.Network, *ways.Set, error)
 		return config.Network{}, nil, errors.New(
 			"the datastore holds no network config; put one at <etcd-prefix>/config")
 	}
-	return checkConfig(doc.Data, n.assigned() != nil, n.comesFrom()...)
+	network, set, err := checkConfig(doc.Data, n.assigned() != nil, n.comesFrom()...)
+	if err == nil {
+		err = checkTrust(network, n.opts.TrustConfig)
+	}
+	return network, set, err
 }
 
 // useSavedConfig puts the config of the last run in force, since that of the datastore

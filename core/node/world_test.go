@@ -83,7 +83,7 @@ func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
 
 // start begins a new run of the daemon in the same surroundings.
 func (w *world) start(mod ...func(*Options)) {
-	o := Options{Rand: rand.New(rand.NewPCG(7, uint64(w.rev)))}
+	o := Options{Rand: rand.New(rand.NewPCG(7, uint64(w.rev))), TrustConfig: true}
 	if data, ok := w.files[StateFile]; ok {
 		o.Saved = []byte(data)
 	}

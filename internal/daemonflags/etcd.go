@@ -34,6 +34,21 @@ func (e *Etcd) Define(fs *flag.FlagSet) {
 		"`password` for etcd's authentication; FLANNELD_ETCD_PASSWORD keeps it out of ps")
 }
 
+// Protected reports whether the flags show a credential to etcd, or name its socket, for which the host's
+// permissions stand. Otherwise any program that reaches etcd can write what it holds.
+func (e Etcd) Protected() bool {
+	if e.Username != "" && e.Password != "" {
+		return true
+	}
+	urls := e.URLs()
+	socket, tls := true, true
+	for _, url := range urls {
+		socket = socket && strings.HasPrefix(url, "unix://")
+		tls = tls && (strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "unixs://"))
+	}
+	return socket || tls && e.CertFile != "" && e.KeyFile != ""
+}
+
 // URLs returns the endpoints one by one.
 func (e Etcd) URLs() []string { return strings.Split(e.Endpoints, ",") }
 

@@ -27,6 +27,10 @@ func (r *Remote) Define(fs *flag.FlagSet) {
 			"with --listen, clients have to show a certificate")
 }
 
+// Protected reports whether the servers show who they are, and ask the same of their clients. Such servers
+// answer for the datastore behind them.
+func (r Remote) Protected() bool { return r.CAFile != "" && r.CertFile != "" && r.KeyFile != "" }
+
 // Options returns the options of a store at these servers.
 func (r Remote) Options(log *slog.Logger) remote.Options {
 	return remote.Options{

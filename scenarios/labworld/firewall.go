@@ -26,6 +26,9 @@ func daemonArgs(top lang.Topology) []string {
 	if top.IPForward {
 		args = append(args, "--ip-forward")
 	}
+	if !top.NoExtension {
+		args = append(args, "--allow-extension")
+	}
 	if top.NextHops > 0 {
 		args = append(args, fmt.Sprintf("--next-hop-objects=%d", top.NextHops))
 	}

@@ -19,8 +19,8 @@ const (
 	OutsideHost = 252
 )
 
-// parseFirewall reads firewall=iptables|nftables|none, blackhole=yes|no and
-// ipforward=yes|no.
+// parseFirewall reads firewall=iptables|nftables|none, blackhole=yes|no,
+// ipforward=yes|no and allowextension=yes|no.
 func (t *Topology) parseFirewall(a *args, conf *configText) error {
 	t.Firewall = "none"
 	a.text("firewall", &t.Firewall)
@@ -30,6 +30,9 @@ func (t *Topology) parseFirewall(a *args, conf *configText) error {
 	ipForward := "no"
 	a.text("ipforward", &ipForward)
 	t.IPForward = ipForward == "yes"
+	allowExtension := "yes"
+	a.text("allowextension", &allowExtension)
+	t.NoExtension = allowExtension == "no"
 	conf.EnableNFTables = t.Firewall == string(dataplane.NFTables)
 	if !t.Firewalled() && t.Firewall != "none" {
 		return fmt.Errorf("firewall=%s: want iptables, nftables or none", t.Firewall)

@@ -32,6 +32,7 @@ type Topology struct {
 	Firewall    string        // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
 	Blackhole   bool          // --ip-blackhole-route
 	IPForward   bool          // --ip-forward
+	NoExtension bool          // without --allow-extension, though any program may write the datastore
 	NextHops    int           // --next-hop-objects; 0: never
 	Probes      time.Duration // --probe-interval; 0: the simulator's daemons send no probes, others have their default
 	NoProbes    bool          // no daemon sends any
@@ -49,7 +50,8 @@ type Topology struct {
 //
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
 //		[noipv6=n1,n2] [nowireguard=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables]
-//		[blackhole=yes] [ipforward=yes] [probes=2s|never] [nexthops=1] [store=users|proxy|kube] [servers=2]
+//		[blackhole=yes] [ipforward=yes] [allowextension=no] [probes=2s|never] [nexthops=1]
+//		[store=users|proxy|kube] [servers=2]
 //		[networks=blue:vxlan,green:udp [watch=yes]]
 //
 // Its input, if there is one, is the network config's Backend object. Without input, the

@@ -118,6 +118,8 @@ func NodeOptions(top lang.Topology) node.Options {
 		Blackhole:  top.Blackhole,
 		IPForward:  top.IPForward,
 
+		TrustConfig: top.Kube || !top.NoExtension, // in Kubernetes the config is a file of the host
+
 		NextHopsFrom: top.NextHops,
 
 		ProbeInterval: top.Probes,
