@@ -9,13 +9,13 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
+	"github.com/flanneld/flannel/core/agent"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/remote/server"
@@ -145,12 +145,7 @@ func (o *options) serveHealth(ctx context.Context, store *etcd.Store) error {
 	if err != nil {
 		return fmt.Errorf("--healthz-port: %w", err)
 	}
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	s := agent.ServeAt(l, mux)
 	context.AfterFunc(ctx, func() { closing("health listener", s.Close()) })
-	go func() {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			klog.Errorf("health listener: %v", err)
-		}
-	}()
 	return nil
 }

@@ -21,11 +21,14 @@ import (
 // The limits of the server. Its clients are supervisors, which ask a few times a
 // minute, and any other program that reaches the port.
 const (
-	maxConns     = 64
 	maxHeader    = 8 << 10 // bytes
 	readTimeout  = 5 * time.Second
 	writeTimeout = 10 * time.Second
 	idleTimeout  = 30 * time.Second
+
+	// manyPages is the number of large answers that may be under way. A client that reads none keeps a place
+	// until the time for writing is up; the small answers of probes have none to wait for.
+	manyPages = 8
 
 	// closeGrace is the longest time that running requests delay Close.
 	closeGrace = 500 * time.Millisecond
@@ -51,17 +54,50 @@ func Serve(ctx context.Context, listen Listen, nodes *Roster) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("health listener: %w", err)
 	}
-	s := newServer(listen.handler(nodes))
+	return ServeAt(l, listen.handler(nodes)), nil
+}
+
+// ServeAt answers requests of any client at a listener until Close. A connection has one request, so no
+// client keeps a place, or asks again without reading.
+func ServeAt(l net.Listener, handler http.Handler) *Server { return serveAt(l, handler, fromHere) }
+
+func serveAt(l net.Listener, handler http.Handler, own func(net.Conn) bool) *Server {
+	s := newServer(withoutBody(handler), own)
+	s.http.SetKeepAlivesEnabled(false)
 	s.addr = l.Addr()
 	go s.accept(l)
-	return s, nil
+	return s
+}
+
+// withoutBody waits for no body of a request.
+func withoutBody(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// few lets a handler answer a few clients at once.
+func few(handler http.Handler) http.Handler {
+	places := make(chan struct{}, manyPages)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			handler.ServeHTTP(w, r)
+		default:
+			http.Error(w, "flanneld is busy: it answers too many clients at once", http.StatusServiceUnavailable)
+		}
+	})
 }
 
 // newServer returns a server without a listener.
-func newServer(handler http.Handler) *Server {
+func newServer(handler http.Handler, own func(net.Conn) bool) *Server {
 	return &Server{http: &http.Server{
 		Handler:           handler,
-		ConnState:         (&crowd{limit: maxConns}).follow,
+		ConnState:         (&crowd{own: own}).follow,
 		MaxHeaderBytes:    maxHeader,
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
@@ -89,7 +125,8 @@ func (s *Server) Close() error {
 }
 
 func (listen Listen) handler(nodes *Roster) http.Handler {
-	mux := http.NewServeMux()
+	mux, pages := http.NewServeMux(), http.NewServeMux()
+	mux.Handle("/", few(pages))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, "flanneld is running", "flanneld is not healthy",
 			reasons(nodes.All(), func(v verdict) []string { return v.unhealthy }))
@@ -111,9 +148,9 @@ func (listen Listen) handler(nodes *Roster) http.Handler {
 		answer(w, "flanneld is ready", "flanneld is not ready yet", why)
 	})
 	if listen.Metrics != nil {
-		mux.Handle("GET /metrics", listen.Metrics)
+		pages.Handle("GET /metrics", listen.Metrics)
 	}
-	addPages(mux, nodes, anyone, func(r *http.Request) bool { return listen.OpenStatus || fromThisHost(r) })
+	addPages(pages, nodes, anyone, func(r *http.Request) bool { return listen.OpenStatus || fromThisHost(r) })
 	return mux
 }
 

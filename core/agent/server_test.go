@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"testing"
 	"time"
 
@@ -22,48 +20,6 @@ func serve(t *testing.T) *Server {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(open)
-}
-
-// Idle connections cost a bounded number of descriptors, and shut out no client.
-func TestManyIdleConnections(t *testing.T) {
-	s := serve(t)
-	before := descriptors(t)
-	const crowd = 5 * maxConns
-	var clients []net.Conn
-	for range crowd {
-		c, err := net.Dial("tcp", s.addr.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		clients = append(clients, c)
-	}
-	resp, err := http.Get("http://" + s.addr.String() + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("healthz answers %d beside many idle connections", resp.StatusCode)
-	}
-	// The server accepted the connection of the request, and so all earlier ones.
-	const others = 2 // the request's own descriptors
-	if open := descriptors(t) - before - crowd; open > maxConns+others {
-		t.Errorf("%d connections hold %d descriptors of the server, want at most %d", crowd, open, maxConns)
-	}
-	_ = clients[0].SetReadDeadline(time.Now().Add(time.Minute))
-	if _, err := clients[0].Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("the oldest connection: %v, want its end", err)
-	}
 }
 
 // Each stage of a request has a time limit.

@@ -37,7 +37,7 @@ type Socket struct {
 func NewSocket(path string, h *Health) *Socket {
 	mux := http.NewServeMux()
 	addPages(mux, NewRoster(h), root, everyone)
-	return &Socket{path: path, server: newServer(mux)}
+	return &Socket{path: path, server: newServer(mux, fromHere)}
 }
 
 // Keep makes the socket if it is not at its path, for the first time or because another program has
