@@ -171,3 +171,38 @@ func TestCmpOfEqualWords(t *testing.T) {
 		t.Errorf("%v and %v: %d, %d and %d, want -1, 1 and 0", less, more, less.Cmp(more), more.Cmp(less), less.Cmp(less))
 	}
 }
+
+// TestCover: the prefixes hold the given addresses and no others, and no two of them could be one.
+func TestCover(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := Families[rapid.IntRange(0, 1).Draw(t, "family")]
+		base := rapid.SampledFrom([]Uint128{{}, {Lo: 10 << 24}, {Hi: ^uint64(0), Lo: ^uint64(0) - 31}}).Draw(t, "base")
+		in := map[netip.Addr]bool{}
+		var addrs []netip.Addr
+		for _, n := range rapid.SliceOf(rapid.Uint64Range(0, 31)).Draw(t, "numbers") {
+			a := f.Addr(base.Add(From64(n)))
+			in[a] = true
+			addrs = append(addrs, a)
+		}
+		cover := Cover(addrs)
+		held := 0
+		for i, p := range cover {
+			for a := p.Addr(); p.Contains(a); a = a.Next() {
+				held++
+				if !in[a] {
+					t.Fatalf("%v of %v holds %v", p, cover, a)
+				}
+			}
+			if i == 0 {
+				continue
+			}
+			both := netip.PrefixFrom(p.Addr(), p.Bits()-1).Masked()
+			if before := cover[i-1]; before.Bits() == p.Bits() && both.Contains(before.Addr()) {
+				t.Fatalf("%v and %v are one prefix", before, p)
+			}
+		}
+		if held != len(in) {
+			t.Fatalf("%v holds %d addresses of %d", cover, held, len(in))
+		}
+	})
+}

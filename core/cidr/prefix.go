@@ -48,6 +48,26 @@ func Within(outer []netip.Prefix, inner netip.Prefix) bool {
 	return slices.ContainsFunc(outer, func(p netip.Prefix) bool { return Contains(p, inner) })
 }
 
+// Cover returns the fewest prefixes that contain the addresses, which are of one family, and no others, sorted.
+func Cover(addrs []netip.Addr) []netip.Prefix {
+	sorted := slices.Clone(addrs)
+	slices.SortFunc(sorted, netip.Addr.Compare)
+	var cover []netip.Prefix
+	for _, a := range slices.Compact(sorted) {
+		next := netip.PrefixFrom(a, a.BitLen())
+		for len(cover) > 0 && next.Bits() > 0 {
+			before := cover[len(cover)-1]
+			both := netip.PrefixFrom(before.Addr(), next.Bits()-1)
+			if before.Bits() != next.Bits() || before == next || both.Masked() != both || !both.Contains(next.Addr()) {
+				break
+			}
+			cover, next = cover[:len(cover)-1], both
+		}
+		cover = append(cover, next)
+	}
+	return cover
+}
+
 // Subnet returns the n-th prefix of a length, counted from the one at base.
 func Subnet(base netip.Addr, n Uint128, length int) netip.Prefix {
 	f := FamilyOf(base)

@@ -25,10 +25,11 @@ type Hook string
 const (
 	Forward     Hook = "forward"     // may this host forward the packet?
 	Postrouting Hook = "postrouting" // with which source does a connection leave?
+	Input       Hook = "input"       // may the packet end at this host?
 )
 
-// Hooks lists both, in the order in which everything is done.
-var Hooks = [2]Hook{Forward, Postrouting}
+// Hooks lists all, in the order in which everything is done.
+var Hooks = [3]Hook{Forward, Postrouting, Input}
 
 // Jump is how packets get into a chain. In iptables a rule in a shared chain
 // sends them; in nftables the chain is a base chain of its hook.
@@ -39,7 +40,8 @@ const (
 	// Placed is the wanted one: the base chain has the right type, hook and
 	// priority; or the shared chain has one jump, as its last rule, so that
 	// foreign rules decide first. In FORWARD, accepting rules may follow the
-	// jump: they do not conflict with ours, and some programs keep such rules last.
+	// jump: they do not conflict with ours, and some programs keep such rules last. In INPUT
+	// the jump comes first: a foreign rule before it accepts no packet.
 	Placed  Jump = "placed"
 	Moved   Jump = "moved"   // in a wrong place, or more than once
 	Missing Jump = "missing" // packets do not get here
@@ -69,12 +71,33 @@ type Chain struct {
 // it. It is a string so that chains compare by value.
 type Rules string
 
-// Rule gives a verdict on the packets that match Mark, From and To. A zero one
+// Rule gives a verdict on the packets that match In, Proto, Port, Mark, From and To. A zero one
 // matches every packet.
 type Rule struct {
+	// Network is the one that the rule belongs to, at the hook input alone: addresses of the underlay do not
+	// tell. It selects no packets.
+	Network  netip.Prefix
+	In       string // the link by which the packet comes
+	Proto    uint8  // [ProtoUDP] or [ProtoIPIP]
+	Port     uint16 // the destination, of UDP alone
 	Mark     Mark
 	From, To Match
 	Verdict  Verdict
+}
+
+// The protocols that rules match, by their number in the IP header.
+const (
+	ProtoUDP  uint8 = 17
+	ProtoIPIP uint8 = 4
+)
+
+// Packet holds the parts of a packet that rules match.
+type Packet struct {
+	In       string // the link by which it comes; empty at the other hooks than input
+	Proto    uint8
+	Port     uint16 // the destination
+	Src, Dst netip.Addr
+	Mark     uint32
 }
 
 // Mark matches packets whose mark has Value in the bits of Mask.
@@ -101,18 +124,26 @@ const (
 	MasqueradeRandom Verdict = "masquerade-random" // with source ports chosen at random
 )
 
-// About returns the addresses whose packets the rule is about: those of their sources, or
+// About returns the addresses whose packets the rule is about: those of its network, of their sources, or
 // else of their destinations. It is invalid for a rule about no addresses.
 func (r Rule) About() netip.Prefix {
+	if r.Network.IsValid() {
+		return r.Network
+	}
 	if r.From.Prefix.IsValid() {
 		return r.From.Prefix
 	}
 	return r.To.Prefix
 }
 
+// OfInput reports whether the rule selects packets by what only rules at the hook input select them by.
+func (r Rule) OfInput() bool { return r.Network.IsValid() || r.In != "" || r.Proto != 0 }
+
 // Matches reports whether the rule is for a packet.
-func (r Rule) Matches(src, dst netip.Addr, mark uint32) bool {
-	return mark&r.Mark.Mask == r.Mark.Value && r.From.matches(src) && r.To.matches(dst)
+func (r Rule) Matches(p Packet) bool {
+	return (r.In == "" || r.In == p.In) &&
+		(r.Proto == 0 || r.Proto == p.Proto && r.Port == p.Port) &&
+		p.Mark&r.Mark.Mask == r.Mark.Value && r.From.matches(p.Src) && r.To.matches(p.Dst)
 }
 
 func (m Match) matches(a netip.Addr) bool {

@@ -64,9 +64,14 @@ func ParseRules(text string) (Rules, error) {
 }
 
 // String returns the canonical form, such as
-// "from !10.5.0.0/16 to 10.5.1.0/24 return" or "mark 0x4000/0x4000 return".
+// "from !10.5.0.0/16 to 10.5.1.0/24 return", "mark 0x4000/0x4000 return" or
+// "of 10.5.0.0/16 udp 8472 from 192.168.64.2/32 return".
 func (r Rule) String() string {
 	var l line
+	l.add(r.Network.IsValid(), "of %s", r.Network)
+	l.add(r.In != "", "in %s", r.In)
+	l.add(r.Proto == ProtoUDP, "udp %d", r.Port)
+	l.add(r.Proto == ProtoIPIP, "ipip")
 	l.add(r.Mark != (Mark{}), "mark %#x/%#x", r.Mark.Value, r.Mark.Mask)
 	l.add(r.From.Prefix.IsValid(), "from %s", r.From)
 	l.add(r.To.Prefix.IsValid(), "to %s", r.To)
@@ -99,6 +104,14 @@ func (f *fields) rule() Rule {
 	var r Rule
 	for f.err == nil {
 		switch word := f.next(); word {
+		case "of":
+			r.Network = f.prefix()
+		case "in":
+			r.In = f.next()
+		case "udp":
+			r.Proto, r.Port = ProtoUDP, uint16(f.number(16))
+		case "ipip":
+			r.Proto = ProtoIPIP
 		case "mark":
 			r.Mark = f.mark(f.next())
 		case "from":

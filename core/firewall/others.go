@@ -16,6 +16,9 @@ import (
 // foreign rule belongs to no daemon, and no daemon makes a rule about packets from its network to
 // that of another daemon.
 func Others(key dataplane.ChainKey, rules []dataplane.Rule, networks []netip.Prefix) []dataplane.Rule {
+	if key.Hook == dataplane.Input {
+		return guardsOfOthers(rules, networks)
+	}
 	var theirs []netip.Prefix
 	for _, r := range rules {
 		network := r.From.Prefix
@@ -31,6 +34,15 @@ func Others(key dataplane.ChainKey, rules []dataplane.Rule, networks []netip.Pre
 		}
 	}
 	return others
+}
+
+// minus returns the rules that are not among others.
+func minus(rules, others []dataplane.Rule) []dataplane.Rule {
+	are := make(map[dataplane.Rule]bool, len(others))
+	for _, r := range others {
+		are[r] = true
+	}
+	return slices.DeleteFunc(slices.Clone(rules), func(r dataplane.Rule) bool { return are[r] })
 }
 
 // completeFor reports whether a rule is the one by which a network's rules are known, and
@@ -72,7 +84,7 @@ func (w *Wanted) Keep(have *dataplane.State, networks []netip.Prefix) {
 		if !wanted && key.Hook == dataplane.Postrouting {
 			mine = []dataplane.Rule{ofProxy}
 		}
-		present := slices.DeleteFunc(slices.Clone(rules), func(r dataplane.Rule) bool { return slices.Contains(others, r) })
+		present := minus(rules, others)
 		switch {
 		case !slices.Equal(present, mine):
 			rules = append(mine, others...)

@@ -16,9 +16,11 @@ type Options struct {
 	Masquerade bool // --ip-masq
 	NoRandom   bool // --ip-masq-fully-random-disable
 	Forward    bool // --iptables-forward-rules
+	// Guards are those of the moment, by the family of the outer header. No flag turns them off.
+	Guards [2][]Guard
 }
 
-// Any reports whether any chain is wanted.
+// Any reports whether the operator wants any chain.
 func (o Options) Any() bool { return o.Masquerade || o.Forward }
 
 // Wanted holds the chains that a node wants in the packet filter.
@@ -39,17 +41,17 @@ func Render(
 	o Options, net config.Network, own lease.Key, facts driver.FirewallFacts, apart ...netip.Prefix,
 ) Wanted {
 	w := Wanted{Chains: dataplane.NewState()}
-	if !o.Any() {
-		return w
-	}
 	for _, f := range cidr.Families {
 		network, subnet := net.Of(f).Network, own.Of(f)
-		if !network.IsValid() || !subnet.IsValid() {
+		if !network.IsValid() || !subnet.IsValid() || !o.Any() && len(o.Guards[f]) == 0 {
 			continue
 		}
 		flavour, note, err := choose(f, net.EnableNFTables, facts.Tools[f])
-		if err != nil {
+		if err != nil && o.Any() {
 			w.Problems = append(w.Problems, err)
+		}
+		if err != nil {
+			w.Notes = append(w.Notes, unguarded(f, o.Guards[f], err)...)
 			continue
 		}
 		if note != "" {
@@ -83,7 +85,10 @@ func (w *Wanted) add(
 		}
 		put(dataplane.Postrouting, masquerade(f, network, own, verdict))
 	}
-	if flavour == dataplane.IPTables && !tools.BridgeFilter {
+	if len(o.Guards[f]) > 0 {
+		put(dataplane.Input, guarding(network, o.Guards[f]))
+	}
+	if o.Any() && flavour == dataplane.IPTables && !tools.BridgeFilter {
 		w.Notes = append(w.Notes, bridgeNote(f))
 	}
 }

@@ -56,17 +56,11 @@ func within(p netip.Prefix) dataplane.Match { return dataplane.Match{Prefix: p} 
 
 func outside(p netip.Prefix) dataplane.Match { return dataplane.Match{Not: true, Prefix: p} }
 
-// Packet holds the parts of a packet that rules match.
-type Packet struct {
-	Src, Dst netip.Addr
-	Mark     uint32
-}
-
 // Decide returns the verdict of the first rule that matches, or Return if none
 // does: the packet goes on to the next chain.
-func Decide(rules []dataplane.Rule, p Packet) dataplane.Verdict {
+func Decide(rules []dataplane.Rule, p dataplane.Packet) dataplane.Verdict {
 	for _, r := range rules {
-		if r.Matches(p.Src, p.Dst, p.Mark) {
+		if r.Matches(p) {
 			return r.Verdict
 		}
 	}

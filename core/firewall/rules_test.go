@@ -42,13 +42,21 @@ var places = map[string][2]netip.Addr{
 	"group":      {netip.MustParseAddr("224.0.0.251"), netip.MustParseAddr("ff02::fb")},
 }
 
-// packets holds all kinds of packets with the verdicts of interop 7.1. Masquerade
-// stands for either form.
-var packets = []struct {
+// judged is a kind of packet with the verdicts of the chains.
+type judged struct {
 	src, dst             string
 	mark                 uint32
 	postrouting, forward dataplane.Verdict
-}{
+}
+
+// packet returns one of a family.
+func (j judged) packet(f cidr.Family) dataplane.Packet {
+	return dataplane.Packet{Src: places[j.src][f], Dst: places[j.dst][f], Mark: j.mark}
+}
+
+// packets holds all kinds of packets with the verdicts of interop 7.1. Masquerade
+// stands for either form.
+var packets = []judged{
 	{src: "pod", dst: "remote pod", postrouting: dataplane.Return, forward: dataplane.Accept},
 	{src: "remote pod", dst: "pod", postrouting: dataplane.Return, forward: dataplane.Accept},
 	{src: "pod", dst: "neighbour", postrouting: dataplane.Return, forward: dataplane.Accept},
@@ -83,7 +91,7 @@ func TestVerdicts(t *testing.T) {
 		}
 		for _, f := range cidr.Families {
 			for _, p := range packets {
-				packet := Packet{places[p.src][f], places[p.dst][f], p.mark}
+				packet := p.packet(f)
 				for hook, want := range map[dataplane.Hook]dataplane.Verdict{dataplane.Postrouting: p.postrouting,
 					dataplane.Forward: p.forward} {
 					chain, ok := wanted.Chains.Chains[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}]
@@ -120,7 +128,7 @@ func TestVerdictsShowUpstreamsDefects(t *testing.T) {
 	}
 	var wrong []string
 	for _, p := range packets {
-		if got := Decide(rules, Packet{places[p.src][cidr.V4], places[p.dst][cidr.V4], p.mark}); got != p.postrouting {
+		if got := Decide(rules, p.packet(cidr.V4)); got != p.postrouting {
 			wrong = append(wrong, p.src+" to "+p.dst)
 		}
 	}

@@ -113,7 +113,7 @@ func (s *share) whole(op dataplane.Op, have *dataplane.State) dataplane.Op {
 		mine = slices.DeleteFunc(mine, func(r dataplane.Rule) bool { return !common(r) })
 	}
 	c.Jump, c.Other = dataplane.Placed, ""
-	c.Rules = dataplane.MakeRules(inOrder(s.f.byNetwork(append(mine, rest...)))...)
+	c.Rules = dataplane.MakeRules(inOrder(c.Hook, s.f.byNetwork(append(mine, rest...)))...)
 	return dataplane.Op{Verb: dataplane.Replace, Object: c}
 }
 
@@ -145,7 +145,7 @@ func (s *share) view(c dataplane.Chain) (dataplane.Chain, bool) {
 		return dataplane.Chain{}, false
 	}
 	c.Rules = dataplane.MakeRules(part...)
-	switch ordered := slices.Equal(rules, inOrder(rules)); {
+	switch ordered := slices.Equal(rules, inOrder(c.Hook, rules)); {
 	case c.Other == "" && !ordered:
 		c.Other = "a rule that parts networks stands behind rules of others"
 	case c.Other == "" && strays > 0 && s.f.complete():
@@ -227,8 +227,12 @@ func common(r dataplane.Rule) bool { return !r.About().IsValid() }
 
 // inOrder returns the rules in the order of a shared chain: first those that keep the
 // packets of networks apart, so that no other network's rule accepts such a packet before;
-// then those about no network; then the others, each in the order in which they are.
-func inOrder(rules []dataplane.Rule) []dataplane.Rule {
+// then those about no network; then the others, each in the order in which they are. At the hook
+// input each network's rules are about packets of its own, in an order of their own.
+func inOrder(hook dataplane.Hook, rules []dataplane.Rule) []dataplane.Rule {
+	if hook == dataplane.Input {
+		return rules
+	}
 	rank := func(r dataplane.Rule) int {
 		switch {
 		case r.Verdict == dataplane.Drop:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -24,9 +25,10 @@ const ruleGap = time.Second
 type firewallState struct {
 	facts    driver.FirewallFacts
 	have     *dataplane.State
-	notes    []string         // for the operator
-	problems []error          // why the desired chains cannot be made or have no effect
-	blocked  []error          // those of problems for which no packet is forwarded
+	notes    []string // for the operator
+	problems []error  // why the desired chains cannot be made or have no effect
+	blocked  []error  // those of problems for which no packet is forwarded
+	guards   [2][]firewall.Guard
 	aim      aim              // of the last comparison
 	want     *dataplane.State // as of the last comparison; nil: none yet
 }
@@ -36,11 +38,14 @@ type aim struct {
 	net   config.Network
 	own   lease.Key
 	apart []netip.Prefix
+	guard [2][]firewall.Guard
 }
 
 func (a aim) same(b aim) bool {
 	return a.own == b.own && a.net.V4 == b.net.V4 && a.net.V6 == b.net.V6 &&
-		a.net.EnableNFTables == b.net.EnableNFTables && slices.Equal(a.apart, b.apart)
+		a.net.EnableNFTables == b.net.EnableNFTables && slices.Equal(a.apart, b.apart) &&
+		slices.EqualFunc(a.guard[cidr.V4], b.guard[cidr.V4], firewall.Guard.Same) &&
+		slices.EqualFunc(a.guard[cidr.V6], b.guard[cidr.V6], firewall.Guard.Same)
 }
 
 // firewallPart is the lane of the firewall: flannel's chains and the jumps to them.
@@ -49,7 +54,7 @@ type firewallPart struct{ n *Node }
 func (p firewallPart) pace() pace {
 	n := p.n
 	most := n.opts.Rules
-	if !n.opts.Firewall.Any() {
+	if !n.filters() {
 		most = n.opts.Resync
 	}
 	// Jitter adds at most a fifth, so the longest interval is Rules.
@@ -58,7 +63,13 @@ func (p firewallPart) pace() pace {
 
 // watches returns false if no rules are desired and none are left to remove.
 func (p firewallPart) watches() bool {
-	return p.n.opts.Firewall.Any() || !p.n.lanes[FirewallLane].clean
+	return p.n.filters() || !p.n.lanes[FirewallLane].clean
+}
+
+// filters reports whether rules are desired.
+func (n *Node) filters() bool {
+	guards := n.guards()
+	return n.opts.Firewall.Any() || len(guards[cidr.V4])+len(guards[cidr.V6]) > 0
 }
 
 func (p firewallPart) follow() bool {
@@ -69,9 +80,29 @@ func (p firewallPart) follow() bool {
 	if !n.network.known || !n.lease.self.Key.IsValid() {
 		return false
 	}
-	if a := (aim{n.network.config, n.lease.self.Key, n.apart()}); !a.same(n.firewall.aim) {
+	if a := (aim{n.network.config, n.lease.self.Key, n.apart(), n.guards()}); !a.same(n.firewall.aim) {
 		n.firewall.aim = a
 		n.lanes[FirewallLane].retarget(n.now)
+	}
+	return true
+}
+
+// guards returns the packets of the underlay that only some hosts may send to this one, by the family of
+// their outer header. A node without an unencrypted device beside an encrypting one has none.
+func (n *Node) guards() [2][]firewall.Guard { return n.firewall.guards }
+
+// guardsInForce reports whether the host's packet filter, as last read, holds all guards of the moment, so
+// that an unencrypted device may be open. The addresses that it admits may be those of a moment ago.
+func (n *Node) guardsInForce() bool {
+	guards := n.guards()
+	for _, f := range cidr.Families {
+		network := n.network.config.Of(f).Network
+		switch {
+		case len(guards[f]) == 0:
+			continue
+		case n.firewall.have == nil, !firewall.InForce(n.firewall.have, f, network, guards[f]):
+			return false
+		}
 	}
 	return true
 }
@@ -103,11 +134,16 @@ func (p firewallPart) tables() (want, have *dataplane.State) {
 func (p firewallPart) compare() ([]dataplane.Op, bool) {
 	n, f := p.n, &p.n.firewall
 	opts := n.opts.Firewall
+	opts.Guards = f.aim.guard
 	if n.removal.begun() {
 		opts = firewall.Options{}
 	}
 	wanted := firewall.Render(opts, f.aim.net, f.aim.own, f.facts, f.aim.apart...)
 	wanted.Keep(f.have, n.host.networks)
+	if failures := n.lanes[FirewallLane].failures; len(failures) > 0 && !n.guardsInForce() {
+		wanted.Notes = append(wanted.Notes, "the packet filter does not keep other hosts than peers from the unencrypted "+
+			"device: "+textOf(failures))
+	}
 	f.notes, f.problems = wanted.Notes, wanted.Problems
 	f.blocked = wanted.Blocked
 	f.want = wanted.Chains

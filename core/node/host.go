@@ -357,7 +357,7 @@ func (n *Node) hostRests() bool {
 // firewallRests reports whether the firewall is as the present config and lease want it: while a look is under
 // way, the lane does not know yet that it is for others.
 func (n *Node) firewallRests() bool {
-	now := aim{n.network.config, n.lease.self.Key, n.apart()}
+	now := aim{n.network.config, n.lease.self.Key, n.apart(), n.guards()}
 	return n.lanes[FirewallLane].clean && now.same(n.firewall.aim)
 }
 

@@ -79,6 +79,15 @@ func (w *world) harmChain(script *strings.Builder, h drivertest.Harm, c dataplan
 		text, err := nftRuleText(c.Family, h.Rule)
 		fmt.Fprintf(script, "nft insert rule %s %s %s %s\n", words.ip, words.table, b.name, text)
 		return err
+	case c.Flavour == dataplane.IPTables && c.Hook == dataplane.Input:
+		for _, act := range []string{
+			"-D " + p.shared + " " + jumpSpec(p),
+			"-A " + p.shared + " -m mark --mark 0x1/0x1 -j ACCEPT",
+			"-A " + p.shared + " " + jumpSpec(p),
+		} {
+			fmt.Fprintf(script, "%s -t %s %s\n", words.iptables, p.table, act)
+		}
+		return nil
 	case c.Flavour == dataplane.IPTables:
 		for _, act := range []string{
 			"-D " + p.shared + " " + jumpSpec(p),

@@ -1,10 +1,12 @@
 package firewall
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 	"math/bits"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +37,9 @@ const (
 	source
 	destination
 	packetMark
+	incoming // name of the link by which the packet came
+	protocol
+	port // the destination
 	fields
 )
 
@@ -61,7 +66,10 @@ func decodeRule(f cidr.Family, exprs []byte) (dataplane.Rule, bool) {
 			return dataplane.Rule{}, false
 		}
 	}
-	return d.rule, d.rule.Verdict != ""
+	// A port means one thing with UDP and another with TCP.
+	udp := d.rule.Proto == dataplane.ProtoUDP
+	known := udp && d.seen[port] || !d.seen[port] && (!d.seen[protocol] || d.rule.Proto == dataplane.ProtoIPIP)
+	return d.rule, d.rule.Verdict != "" && known
 }
 
 // expressions yields the expressions of a rule, except counters.
@@ -115,15 +123,29 @@ func numbered(b []byte) map[uint16][]byte {
 
 func (d *decoder) meta(a map[uint16][]byte) bool {
 	to, ok := a[unix.NFTA_META_DREG]
-	if nl.BE32(a[unix.NFTA_META_KEY]) != unix.NFT_META_MARK {
+	whole := func(of field, size int) {
+		d.registers[nl.BE32(to)] = loaded{of, bytes.Repeat([]byte{255}, size)}
+	}
+	switch nl.BE32(a[unix.NFTA_META_KEY]) {
+	case unix.NFT_META_MARK:
+		whole(packetMark, 4)
+	case unix.NFT_META_IIFNAME:
+		whole(incoming, unix.IFNAMSIZ)
+	case unix.NFT_META_L4PROTO:
+		whole(protocol, 1)
+	default:
 		return false
 	}
-	d.registers[nl.BE32(to)] = loaded{packetMark, []byte{255, 255, 255, 255}}
 	return ok
 }
 
-// payload loads the first bytes of an address in the IP header.
+// payload loads the first bytes of an address in the IP header, or the destination port.
 func (d *decoder) payload(a map[uint16][]byte) bool {
+	if nl.BE32(a[unix.NFTA_PAYLOAD_BASE]) == unix.NFT_PAYLOAD_TRANSPORT_HEADER {
+		to, ok := a[unix.NFTA_PAYLOAD_DREG]
+		d.registers[nl.BE32(to)] = loaded{port, []byte{255, 255}}
+		return ok && nl.BE32(a[unix.NFTA_PAYLOAD_OFFSET]) == 2 && nl.BE32(a[unix.NFTA_PAYLOAD_LEN]) == 2
+	}
 	size := uint32(d.family.Bits() / 8)
 	from := [...]uint32{12, 8}[d.family] // offset of the source; the destination follows
 	offset, length := nl.BE32(a[unix.NFTA_PAYLOAD_OFFSET]), nl.BE32(a[unix.NFTA_PAYLOAD_LEN])
@@ -171,9 +193,20 @@ func (d *decoder) compare(a map[uint16][]byte) bool {
 		return false
 	}
 	d.seen[l.of] = true
-	if l.of == packetMark {
+	whole := op == unix.NFT_CMP_EQ && !slices.ContainsFunc(l.mask, func(b byte) bool { return b != 255 })
+	switch l.of {
+	case packetMark:
 		d.rule.Mark = dataplane.Mark{Value: binary.NativeEndian.Uint32(value), Mask: binary.NativeEndian.Uint32(l.mask)}
 		return op == unix.NFT_CMP_EQ && d.rule.Mark.Mask != 0
+	case incoming:
+		d.rule.In = nl.Text(value)
+		return whole
+	case protocol:
+		d.rule.Proto = value[0]
+		return whole
+	case port:
+		d.rule.Port = binary.BigEndian.Uint16(value)
+		return whole
 	}
 	prefix, ok := d.prefix(value, l.mask)
 	m := dataplane.Match{Not: op == unix.NFT_CMP_NEQ, Prefix: prefix}

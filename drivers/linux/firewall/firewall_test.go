@@ -35,7 +35,7 @@ func TestReadsBack(t *testing.T) {
 func TestContract(t *testing.T) {
 	w := newWorld(t, variantNFT)
 	w.apply(t, ops(dataplane.Create, append(wanted(t, dataplane.IPTables, cidr.V4),
-		wanted(t, dataplane.NFTables, cidr.V6)...))...)
+		wanted(t, dataplane.NFTables, cidr.V6)...))...) // and those of guards, which upstream does not have
 	var have []string
 	for line := range strings.Lines(w.sh(t, "iptables-save")) {
 		if strings.HasPrefix(line, "-A") {
@@ -45,6 +45,13 @@ func TestContract(t *testing.T) {
 	slices.Sort(have)
 	const iptables = `-A FLANNEL-FWD -d 10.5.0.0/16 -m comment --comment "flanneld forward" -j ACCEPT
 -A FLANNEL-FWD -s 10.5.0.0/16 -m comment --comment "flanneld forward" -j ACCEPT
+-A FLANNEL-INPUT -i lo -m comment --comment "flanneld guard 10.5.0.0/16" -j RETURN
+-A FLANNEL-INPUT -p ipencap -m comment --comment "flanneld guard 10.5.0.0/16" -j DROP
+-A FLANNEL-INPUT -p udp -m udp --dport 8472 -m comment --comment "flanneld guard 10.5.0.0/16" -j DROP
+-A FLANNEL-INPUT -s 10.5.1.0/32 -p ipencap -m comment --comment "flanneld guard 10.5.0.0/16" -j RETURN
+-A FLANNEL-INPUT -s 10.5.1.0/32 -p udp -m udp --dport 8472 -m comment --comment "flanneld guard 10.5.0.0/16" -j RETURN
+-A FLANNEL-INPUT -s 10.5.2.2/32 -p ipencap -m comment --comment "flanneld guard 10.5.0.0/16" -j RETURN
+-A FLANNEL-INPUT -s 10.5.2.2/32 -p udp -m udp --dport 8472 -m comment --comment "flanneld guard 10.5.0.0/16" -j RETURN
 -A FLANNEL-POSTRTG ! -s 10.5.0.0/16 -d 10.5.0.0/16 -m comment --comment "flanneld masq" -j MASQUERADE --random-fully
 -A FLANNEL-POSTRTG ! -s 10.5.0.0/16 -d 10.5.1.0/24 -m comment --comment "flanneld masq" -j RETURN
 -A FLANNEL-POSTRTG -m mark --mark 0x4000/0x4000 -m comment --comment "flanneld masq" -j RETURN
@@ -52,6 +59,7 @@ func TestContract(t *testing.T) {
 -A FLANNEL-POSTRTG -s 10.5.0.0/16 -d 10.5.1.0/24 -m comment --comment "flanneld masq" -j RETURN
 -A FLANNEL-POSTRTG -s 10.5.1.0/24 -d 10.5.0.0/16 -m comment --comment "flanneld masq" -j RETURN
 -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD
+-A INPUT -m comment --comment "flanneld guard" -j FLANNEL-INPUT
 -A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG
 `
 	if d := cmp.Diff(iptables, strings.Join(have, "")); d != "" {

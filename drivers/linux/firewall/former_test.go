@@ -154,7 +154,7 @@ func TestOtherVariant(t *testing.T) {
 				w := newWorld(t, now)
 				w.sh(t, fill("{iptables}-"+string(before)+"-restore --noflush <<'END'\n"+releases["v0.20.0"]+"END", f))
 				chains := wanted(t, dataplane.IPTables, f)
-				for _, c := range chains {
+				for _, c := range chains[:2] { // releases had none at the hook input
 					c.Jump, c.Rules = dataplane.Missing, ""
 					c.Other = "rules in the other variant of iptables"
 					if have := w.inspect(t); !strings.Contains(have, c.String()) {

@@ -31,10 +31,11 @@ func TestHintFilter(t *testing.T) {
 	}{
 		{"iptables -A KUBE-SERVICES -t nat -d 10.96.0.1 -j RETURN", false},
 		{"iptables -t nat -N KUBE-SEP-1", false},
-		{"iptables -A INPUT -j ACCEPT", false},
+		{"iptables -A OUTPUT -j ACCEPT", false},
 		{"nft add chain inet firewalld more", false},
 		{"nft add rule inet firewalld filter_FORWARD drop", false},
 		{"iptables -A FORWARD -j ACCEPT", true},
+		{"iptables -A INPUT -j ACCEPT", true},
 		{"ip6tables -t nat -I POSTROUTING -j ACCEPT", true},
 		{"iptables -P FORWARD DROP", true},
 		{"ip6tables -D FLANNEL-FWD 1", true},

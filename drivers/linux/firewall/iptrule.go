@@ -62,9 +62,16 @@ func (p *iptParser) option(r *iptRule) bool {
 		r.rule.To = p.match(not)
 	case not:
 		r.known = false
+	case word == "-i":
+		r.rule.In = p.next()
+	case word == "-p":
+		r.rule.Proto = protocolNamed(p.next())
+		r.known = r.rule.Proto != 0
 	case word == "-m": // the matches' own options follow
 		m := p.next()
-		r.known = m == "mark" || m == "comment"
+		r.known = m == "mark" || m == "comment" || m == "udp" && r.rule.Proto == dataplane.ProtoUDP
+	case word == "--dport" && r.rule.Proto == dataplane.ProtoUDP:
+		r.rule.Port = p.port()
 	case word == "--mark":
 		r.rule.Mark = p.mark()
 	case word == "--comment":
@@ -85,6 +92,25 @@ func (p *iptParser) match(not bool) dataplane.Match {
 	prefix, err := netip.ParsePrefix(p.next())
 	p.failed = p.failed || err != nil
 	return dataplane.Match{Not: not, Prefix: prefix}
+}
+
+// port reads a single port: a range is not ours.
+func (p *iptParser) port() uint16 {
+	n, err := strconv.ParseUint(p.next(), 10, 16)
+	p.failed = p.failed || err != nil
+	return uint16(n)
+}
+
+// protocolNamed returns the protocol of our rules that iptables-save calls by that name, or 0. The host's
+// /etc/protocols may name it.
+func protocolNamed(name string) uint8 {
+	switch name {
+	case "udp", "17":
+		return dataplane.ProtoUDP
+	case "ipencap", "ipv4", "4":
+		return dataplane.ProtoIPIP
+	}
+	return 0
 }
 
 func (p *iptParser) mark() dataplane.Mark {
@@ -158,6 +184,18 @@ func specOf(r dataplane.Rule, comment string) (string, error) {
 			b.WriteString("! ")
 		}
 		fmt.Fprintf(&b, "%s %s ", a.option, a.match.Prefix)
+	}
+	if r.In != "" {
+		fmt.Fprintf(&b, "-i %s ", r.In)
+	}
+	switch r.Proto {
+	case dataplane.ProtoUDP:
+		fmt.Fprintf(&b, "-p udp -m udp --dport %d ", r.Port)
+	case dataplane.ProtoIPIP:
+		fmt.Fprintf(&b, "-p %d ", r.Proto)
+	}
+	if r.Network.IsValid() {
+		comment += " " + r.Network.String()
 	}
 	if r.Mark != (dataplane.Mark{}) {
 		fmt.Fprintf(&b, "-m mark --mark %#x/%#x ", r.Mark.Value, r.Mark.Mask)

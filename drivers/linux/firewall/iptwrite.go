@@ -61,7 +61,11 @@ func script(changes []change) (string, error) {
 		case c.want == nil:
 			fmt.Fprintf(&b, "-X %s\n", p.own)
 		case !c.found.placed:
-			fmt.Fprintf(&b, "-A %s %s\n", p.shared, jumpSpec(p))
+			at := "-A"
+			if c.hook == dataplane.Input {
+				at = "-I"
+			}
+			fmt.Fprintf(&b, "%s %s %s\n", at, p.shared, jumpSpec(p))
 		}
 		b.WriteString("COMMIT\n")
 	}

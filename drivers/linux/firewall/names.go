@@ -15,8 +15,11 @@ type place struct {
 }
 
 func placeOf(h dataplane.Hook) place {
-	if h == dataplane.Forward {
+	switch h {
+	case dataplane.Forward:
 		return place{table: "filter", shared: "FORWARD", own: "FLANNEL-FWD", comment: "flanneld forward"}
+	case dataplane.Input:
+		return place{table: "filter", shared: "INPUT", own: "FLANNEL-INPUT", comment: "flanneld guard"}
 	}
 	return place{table: "nat", shared: "POSTROUTING", own: "FLANNEL-POSTRTG", comment: "flanneld masq"}
 }
@@ -35,9 +38,13 @@ type base struct {
 }
 
 func baseOf(h dataplane.Hook) base {
-	if h == dataplane.Forward {
+	switch h {
+	case dataplane.Forward:
 		return base{name: "forward", kind: "filter", hook: hookForward, priority: 0,
 			comment: "chain to accept flannel traffic"}
+	case dataplane.Input:
+		return base{name: "input", kind: "filter", hook: hookInput, priority: 0,
+			comment: "chain to guard unencrypted devices of flannel"}
 	}
 	return base{name: "postrtg", kind: "nat", hook: hookPostrouting, priority: 100,
 		comment: "chain to manage traffic masquerading by flannel"}
@@ -45,6 +52,7 @@ func baseOf(h dataplane.Hook) base {
 
 // The numbers of the kernel's hooks (enum nf_inet_hooks).
 const (
+	hookInput       = 1
 	hookForward     = 2
 	hookPostrouting = 4
 )

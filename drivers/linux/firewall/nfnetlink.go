@@ -175,8 +175,24 @@ func parseChain(family byte, b []byte) nftChain {
 
 // nftRule is a rule as the kernel describes it: its expressions in order.
 type nftRule struct {
-	chain string
-	exprs []byte
+	chain   string
+	exprs   []byte
+	comment string
+}
+
+// commentType is NFTNL_UDATA_RULE_COMMENT: the kind of a rule's user data that nft shows as a comment.
+const commentType = 0
+
+// commentOf returns the comment in a rule's user data: records of a kind, a length and a value.
+func commentOf(data []byte) string {
+	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
+		kind, value := data[0], data[2:2+int(data[1])]
+		if kind == commentType {
+			return nl.Text(value)
+		}
+		data = data[2+len(value):]
+	}
+	return ""
 }
 
 // rules lists the rules of a chain in order, or of all chains of a table if chain
@@ -206,6 +222,8 @@ func (n *nftables) rules(family byte, table, chain string) ([]nftRule, error) {
 				r.chain = nl.Text(value)
 			case unix.NFTA_RULE_EXPRESSIONS:
 				r.exprs = bytes.Clone(value)
+			case unix.NFTA_RULE_USERDATA:
+				r.comment = commentOf(value)
 			}
 		}
 		// A kernel that does not filter returns more than the request asked

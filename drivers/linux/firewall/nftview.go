@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"hash"
+	"net/netip"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -112,6 +113,10 @@ func neutral(f cidr.Family, hook dataplane.Hook, c nftChain, t nftTable, rules [
 			continue
 		}
 		rule, ok := decodeRule(f, r.exprs)
+		if hook == dataplane.Input {
+			rule.Network, _ = netip.ParsePrefix(r.comment)
+		}
+		ok = ok && (hook == dataplane.Input || !rule.OfInput())
 		if !ok {
 			out.Other = fmt.Sprintf("rule %d of the table has another form", i+1)
 			continue

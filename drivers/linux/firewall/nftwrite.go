@@ -40,7 +40,11 @@ func (t *toolbox) writeNFT(ctx context.Context, ns namespace.Namespace, f cidr.F
 			if err != nil {
 				return err
 			}
-			tx.Add(&knftables.Rule{Family: familyOf(f), Table: table.Name, Chain: b.name, Rule: text})
+			rule := &knftables.Rule{Family: familyOf(f), Table: table.Name, Chain: b.name, Rule: text}
+			if r.Network.IsValid() {
+				rule.Comment = knftables.PtrTo(r.Network.String())
+			}
+			tx.Add(rule)
 		}
 	}
 	return ns.Do(func() error { return t.nft.Run(ctx, tx) })
@@ -55,7 +59,10 @@ func addTable(tx *knftables.Transaction, f cidr.Family) {
 func addBase(tx *knftables.Transaction, f cidr.Family, name string, b base) {
 	kind, hook := knftables.FilterType, knftables.ForwardHook
 	priority := knftables.FilterPriority
-	if b.hook == hookPostrouting {
+	switch b.hook {
+	case hookInput:
+		hook = knftables.InputHook
+	case hookPostrouting:
 		kind, hook = knftables.NATType, knftables.PostroutingHook
 		priority = knftables.SNATPriority
 	}
@@ -68,6 +75,15 @@ func addBase(tx *knftables.Transaction, f cidr.Family, name string, b base) {
 // nftRuleText writes a rule as nft reads it.
 func nftRuleText(f cidr.Family, r dataplane.Rule) (string, error) {
 	var b strings.Builder
+	if r.In != "" {
+		fmt.Fprintf(&b, "iifname %q ", r.In)
+	}
+	switch r.Proto {
+	case dataplane.ProtoUDP:
+		fmt.Fprintf(&b, "udp dport %d ", r.Port)
+	case dataplane.ProtoIPIP:
+		fmt.Fprintf(&b, "meta l4proto %d ", r.Proto)
+	}
 	if r.Mark != (dataplane.Mark{}) {
 		fmt.Fprintf(&b, "meta mark & %#x == %#x ", r.Mark.Mask, r.Mark.Value)
 	}

@@ -258,7 +258,7 @@ func TestPackets(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, c := range cases {
-					p := rules.Packet{Src: addresses[f][c.from], Dst: addresses[f][c.to], Mark: uint32(c.mark)}
+					p := dataplane.Packet{Src: addresses[f][c.from], Dst: addresses[f][c.to], Mark: uint32(c.mark)}
 					if v := rules.Decide(masquerade, p); (v == dataplane.MasqueradeRandom) != (c.from != c.seen) {
 						t.Errorf("%s: %s to %s, mark %#x: the core says %s", f, c.from, c.to, c.mark, v)
 					}

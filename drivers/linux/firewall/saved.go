@@ -79,11 +79,15 @@ func (s saved) at(f cidr.Family, h dataplane.Hook) found {
 	if shared == nil {
 		return out
 	}
-	networks := s.formerNetworks(f)
-	var behind []iptRule
+	var networks []netip.Prefix
+	if h != dataplane.Input { // older releases had no rules there
+		networks = s.formerNetworks(f)
+	}
+	var before, behind []iptRule
 	for _, r := range shared.rules {
 		switch {
 		case r.target == p.own:
+			before = append(before, behind...)
 			out.jumps, behind = append(out.jumps, r), nil
 		case isFormer(r, networks):
 			out.former = append(out.former, r)
@@ -91,8 +95,12 @@ func (s saved) at(f cidr.Family, h dataplane.Hook) found {
 			behind = append(behind, r)
 		}
 	}
-	out.placed = len(out.jumps) == 1 && out.jumps[0].spec == jumpSpec(p) &&
-		!slices.ContainsFunc(behind, func(r iptRule) bool { return !mayFollow(h, r) })
+	out.placed = len(out.jumps) == 1 && out.jumps[0].spec == jumpSpec(p)
+	if h == dataplane.Input {
+		out.placed = out.placed && !slices.ContainsFunc(before, func(r iptRule) bool { return r.effect(p.own) == mayAccept })
+		return out
+	}
+	out.placed = out.placed && !slices.ContainsFunc(behind, func(r iptRule) bool { return !mayFollow(h, r) })
 	return out
 }
 
@@ -126,7 +134,7 @@ func isFormer(r iptRule, networks []netip.Prefix) bool {
 
 // isFormerOf recognises the rules without a comment, up to v0.15 (interop 7.1).
 func isFormerOf(r iptRule, n netip.Prefix) bool {
-	if !r.known || r.rule.Mark != (dataplane.Mark{}) {
+	if !r.known || r.rule.Mark != (dataplane.Mark{}) || r.rule.OfInput() {
 		return false
 	}
 	in, out := dataplane.Match{Prefix: n}, dataplane.Match{Not: true, Prefix: n}
@@ -158,7 +166,7 @@ func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
 	for _, r := range shared.rules {
 		from, to := r.rule.From, r.rule.To
 		n := from.Prefix
-		if !r.known || r.comment != "" || r.rule.Mark != (dataplane.Mark{}) || !n.IsValid() {
+		if !r.known || r.comment != "" || r.rule.Mark != (dataplane.Mark{}) || r.rule.OfInput() || !n.IsValid() {
 			continue
 		}
 		before := proofs[n]
@@ -196,6 +204,16 @@ func neutralIPTables(k dataplane.ChainKey, here, elsewhere found, both bool) dat
 	return c
 }
 
+// cutNetwork separates the network at the end of a comment from the text before it.
+func cutNetwork(comment string) (text string, network netip.Prefix) {
+	i := strings.LastIndexByte(comment, ' ')
+	network, err := netip.ParsePrefix(comment[i+1:])
+	if i < 0 || err != nil {
+		return "", netip.Prefix{}
+	}
+	return comment[:i], network
+}
+
 // neutralVariant returns the neutral form of our chain in one variant of iptables.
 func neutralVariant(k dataplane.ChainKey, in found) dataplane.Chain {
 	p := placeOf(k.Hook)
@@ -208,7 +226,12 @@ func neutralVariant(k dataplane.ChainKey, in found) dataplane.Chain {
 	}
 	var list []dataplane.Rule
 	for _, r := range in.rules {
-		if !r.known || r.comment != p.comment || r.rule.Verdict == "" {
+		comment := r.comment
+		if k.Hook == dataplane.Input {
+			comment, r.rule.Network = cutNetwork(comment)
+		}
+		strange := r.rule.OfInput() && k.Hook != dataplane.Input
+		if !r.known || strange || comment != p.comment || r.rule.Verdict == "" {
 			c.Other = "rule " + r.spec
 			continue
 		}

@@ -183,6 +183,16 @@ func (w *world) expect(t testing.TB, want ...dataplane.Chain) {
 	}
 }
 
+// guards returns those of a node that keeps a vxlan and an ipip device for two peers.
+func guards() [2][]rules.Guard {
+	var by [2][]rules.Guard
+	for _, f := range cidr.Families {
+		from := []netip.Addr{addresses[f]["overlay"], addresses[f]["remote"]}
+		by[f] = []rules.Guard{{Proto: dataplane.ProtoUDP, Port: 8472, From: from}, {Proto: dataplane.ProtoIPIP, From: from}}
+	}
+	return by
+}
+
 // wanted returns the chains that a node wants for a flavour and family.
 func wanted(t testing.TB, flavour dataplane.Flavour, f cidr.Family) []dataplane.Chain {
 	t.Helper()
@@ -194,7 +204,8 @@ func wanted(t testing.TB, flavour dataplane.Flavour, f cidr.Family) []dataplane.
 	own := lease.Key{V4: prefix("{own}", cidr.V4), V6: prefix("{own}", cidr.V6)}
 	tools := driver.Tools{IPTables: driver.Tool{Usable: true, RandomFully: true},
 		NFTables: driver.Tool{Usable: true, RandomFully: true}}
-	w := rules.Render(rules.Options{Masquerade: true, Forward: true}, network, own,
+	options := rules.Options{Masquerade: true, Forward: true, Guards: guards()}
+	w := rules.Render(options, network, own,
 		driver.FirewallFacts{Tools: [2]driver.Tools{tools, tools}})
 	var chains []dataplane.Chain
 	for _, h := range dataplane.Hooks {

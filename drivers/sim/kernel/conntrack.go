@@ -6,7 +6,6 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/firewall"
 )
 
 // connTime is the lifetime of a connection without packets (Linux
@@ -134,7 +133,7 @@ func (n *netfilter) postrouting(h ipHeader, payload []byte, r *route, mark uint3
 func (n *netfilter) connect(orig tuple, r *route, mark uint32) *conn {
 	now := n.host.world.Now()
 	c := &conn{orig: orig, reply: tuple{orig.dst, orig.src, orig.id}, until: now.Add(connTime)}
-	verdict := n.masquerades(cidr.FamilyOf(orig.src), firewall.Packet{Src: orig.src, Dst: orig.dst, Mark: mark})
+	verdict := n.masquerades(cidr.FamilyOf(orig.src), dataplane.Packet{Src: orig.src, Dst: orig.dst, Mark: mark})
 	if verdict == dataplane.Masquerade || verdict == dataplane.MasqueradeRandom {
 		c.reply.dst = masqueradeSource(r, orig.dst)
 		if !c.reply.dst.IsValid() {

@@ -43,7 +43,7 @@ func (h *Host) FlushIPTables() {
 	n.upset("iptables -F")
 }
 
-// MoveJump puts the jump to each of flannel's chains first in iptables, and
+// MoveJump puts the jump to each of flannel's chains first in iptables, that in INPUT last, and
 // hooks those of nftables in elsewhere. Without a chain it does nothing.
 func (h *Host) MoveJump() {
 	n := h.filter
@@ -51,11 +51,15 @@ func (h *Host) MoveJump() {
 		if !slices.ContainsFunc(rules, func(r sharedRule) bool { return r.jump }) {
 			continue
 		}
-		// Append a rule behind the jump, as CNI plugins do.
+		// Append a rule behind the jump, as CNI plugins do, or put one before it.
 		rules = slices.DeleteFunc(slices.Clone(rules), func(r sharedRule) bool { return r.jump })
-		rules = append([]sharedRule{{jump: true}}, rules...)
-		mark := dataplane.Mark{Value: 1, Mask: 1}
-		n.shared[k] = append(rules, sharedRule{rule: dataplane.Rule{Mark: mark, Verdict: dataplane.Accept}})
+		jump := sharedRule{jump: true}
+		marked := dataplane.Rule{Mark: dataplane.Mark{Value: 1, Mask: 1}, Verdict: dataplane.Accept}
+		if k.hook == dataplane.Input {
+			n.shared[k] = append(rules, sharedRule{rule: marked}, jump)
+			continue
+		}
+		n.shared[k] = append(append([]sharedRule{jump}, rules...), sharedRule{rule: marked})
 	}
 	for k, c := range n.ours {
 		c.moved = k.Flavour == dataplane.NFTables

@@ -43,6 +43,7 @@ type ipHeader struct {
 
 	size int // of the header as parsed, in bytes
 
+	in string       // the link by which the packet came in; empty: this host sends it
 	sa *association // through which the packet came in; nil: in the clear
 }
 

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"cmp"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"time"
@@ -45,7 +46,7 @@ type legacyForward struct {
 }
 
 // sharedKey names a chain of iptables to which every program adds rules:
-// FORWARD in the table filter, POSTROUTING in nat.
+// FORWARD and INPUT in the table filter, POSTROUTING in nat.
 type sharedKey struct {
 	family cidr.Family
 	hook   dataplane.Hook
@@ -139,10 +140,23 @@ func (n *netfilter) jump(k dataplane.ChainKey) dataplane.Jump {
 	if first < 0 {
 		return dataplane.Missing
 	}
+	if k.Hook == dataplane.Input {
+		return jumpFirst(rules, first)
+	}
 	for _, r := range rules[first+1:] {
 		if harmless := k.Hook == dataplane.Forward && !r.jump && r.rule.Verdict == dataplane.Accept; !harmless {
 			return dataplane.Moved
 		}
+	}
+	return dataplane.Placed
+}
+
+// jumpFirst returns the position of a jump that belongs before every rule that may accept a packet.
+func jumpFirst(rules []sharedRule, jump int) dataplane.Jump {
+	accepts := func(r sharedRule) bool { return r.rule.Verdict != dataplane.Drop }
+	doubled := func(r sharedRule) bool { return r.jump }
+	if slices.ContainsFunc(rules[:jump], accepts) || slices.ContainsFunc(rules[jump+1:], doubled) {
+		return dataplane.Moved
 	}
 	return dataplane.Placed
 }
@@ -162,7 +176,11 @@ func (n *netfilter) put(c dataplane.Chain) error {
 	}
 	if c.Flavour == dataplane.IPTables {
 		k := sharedKey{c.Family, c.Hook}
-		n.shared[k] = append(n.shared[k], sharedRule{jump: true})
+		at := len(n.shared[k])
+		if c.Hook == dataplane.Input {
+			at = 0
+		}
+		n.shared[k] = slices.Insert(n.shared[k], at, sharedRule{jump: true})
 	}
 	return nil
 }
@@ -232,7 +250,7 @@ func (n *netfilter) foreignRules(k sharedKey) (rules []dataplane.Rule) {
 // dropsForward reports whether the host drops a forwarded packet that came in
 // by a link, and which chain does. It asks every base chain at the hook: one
 // may drop what another accepts.
-func (n *netfilter) dropsForward(in string, f cidr.Family, p firewall.Packet) (by string, drops bool) {
+func (n *netfilter) dropsForward(in string, f cidr.Family, p dataplane.Packet) (by string, drops bool) {
 	legacy := n.legacy[f]
 	if n.empty() && n.policy[f] == dataplane.Accept && !legacy.drops {
 		return "", false
@@ -255,9 +273,26 @@ func (n *netfilter) dropsForward(in string, f cidr.Family, p firewall.Packet) (b
 	return "", false
 }
 
+// dropsInput reports whether the host drops a packet that ends here, and which chain does.
+func (n *netfilter) dropsInput(h ipHeader, payload []byte) (by string, drops bool) {
+	if n == nil || n.empty() {
+		return "", false
+	}
+	p := dataplane.Packet{In: cmp.Or(h.in, "lo"), Proto: h.proto, Src: h.src, Dst: h.dst}
+	if h.proto == protoUDP && len(payload) >= 4 {
+		p.Port = binary.BigEndian.Uint16(payload[2:])
+	}
+	f := h.family()
+	if n.decideShared(sharedKey{f, dataplane.Input}, p, dataplane.Accept) == dataplane.Drop {
+		return "INPUT", true
+	}
+	own := dataplane.ChainKey{Flavour: dataplane.NFTables, Family: f, Hook: dataplane.Input}
+	return "input", n.decideOurs(own, p) == dataplane.Drop
+}
+
 // masquerades decides the source of a connection that begins with p:
 // Masquerade, MasqueradeRandom, or its own.
-func (n *netfilter) masquerades(f cidr.Family, p firewall.Packet) dataplane.Verdict {
+func (n *netfilter) masquerades(f cidr.Family, p dataplane.Packet) dataplane.Verdict {
 	v := n.decideShared(sharedKey{f, dataplane.Postrouting}, p, dataplane.Accept)
 	if v == dataplane.Masquerade || v == dataplane.MasqueradeRandom {
 		return v
@@ -266,13 +301,13 @@ func (n *netfilter) masquerades(f cidr.Family, p firewall.Packet) dataplane.Verd
 }
 
 // decideShared follows a packet through a shared chain.
-func (n *netfilter) decideShared(k sharedKey, p firewall.Packet, policy dataplane.Verdict) dataplane.Verdict {
+func (n *netfilter) decideShared(k sharedKey, p dataplane.Packet, policy dataplane.Verdict) dataplane.Verdict {
 	for _, r := range n.shared[k] {
 		v := dataplane.Return
 		switch {
 		case r.jump:
 			v = n.decideOurs(dataplane.ChainKey{Flavour: dataplane.IPTables, Family: k.family, Hook: k.hook}, p)
-		case r.rule.Matches(p.Src, p.Dst, p.Mark):
+		case r.rule.Matches(p):
 			v = r.rule.Verdict
 			if v == dataplane.Return { // from a built-in chain: to its policy
 				return policy
@@ -285,7 +320,7 @@ func (n *netfilter) decideShared(k sharedKey, p firewall.Packet, policy dataplan
 	return policy
 }
 
-func (n *netfilter) decideOurs(key dataplane.ChainKey, p firewall.Packet) dataplane.Verdict {
+func (n *netfilter) decideOurs(key dataplane.ChainKey, p dataplane.Packet) dataplane.Verdict {
 	c := n.ours[key]
 	if c == nil {
 		return dataplane.Return

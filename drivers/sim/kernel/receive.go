@@ -73,7 +73,7 @@ func (l *link) receiveSecured(packet []byte, sa *association, p *Probe) {
 		packet = h.packet(payload)
 		h.size = len(packet) - len(payload)
 	}
-	h.sa = sa
+	h.in, h.sa = l.name, sa
 	switch {
 	case s.martian(l, h.src):
 		s.drop(p, DropMartian, h.src.String()+" dev "+l.name)
@@ -142,6 +142,10 @@ func (s *stack) deliver(h ipHeader, payload []byte, p *Probe) {
 	}
 	if s.blocksInput(h, payload) {
 		s.drop(p, DropFirewall, "the host's own rules")
+		return
+	}
+	if by, drops := s.filter.dropsInput(h, payload); drops {
+		s.drop(p, DropFirewall, by)
 		return
 	}
 	switch h.proto {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/firewall"
 )
 
 // pmtuTime is the lifetime of a learnt path MTU (Linux
@@ -144,7 +143,7 @@ func (s *stack) forward(in *link, h ipHeader, packet []byte, p *Probe) {
 	mark := uint32(0)
 	if s.filter != nil {
 		mark = s.filter.mark
-		by, drops := s.filter.dropsForward(in.name, h.family(), firewall.Packet{Src: h.src, Dst: h.dst, Mark: mark})
+		by, drops := s.filter.dropsForward(in.name, h.family(), dataplane.Packet{Src: h.src, Dst: h.dst, Mark: mark})
 		if drops {
 			s.drop(p, DropFirewall, by)
 			return
