@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/internal/noredirect"
 	"github.com/flanneld/flannel/internal/orphans"
 )
 
@@ -103,6 +104,8 @@ func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
 	if err := errors.Join(err, other); err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
+	// An API server never redirects, and credentials must not reach another host.
+	s.client.Client, s.simple.Client = noredirect.Client(s.client.Client), noredirect.Client(s.simple.Client)
 	return s, nil
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/internal/noredirect"
 )
 
 // askLimit is the longest time that an answer may take. A busy daemon says so within
@@ -45,7 +46,7 @@ func Local(subnetFile string) *Client {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
 	return &Client{
-		http: &http.Client{Transport: &http.Transport{DialContext: dial}}, base: "http://flanneld",
+		http: noredirect.Client(&http.Client{Transport: &http.Transport{DialContext: dial}}), base: "http://flanneld",
 		at: path, refused: "it has ended, or was killed", limit: maxAnswer,
 	}
 }
@@ -58,7 +59,7 @@ func Remote(address string) *Client {
 		base = "http://" + base
 	}
 	return &Client{
-		http: &http.Client{Transport: &http.Transport{}}, base: base,
+		http: noredirect.Client(&http.Client{Transport: &http.Transport{}}), base: base,
 		at: base, refused: "does it run, and listen there (--healthz-ip, --healthz-port)?", limit: maxAnswer,
 	}
 }
@@ -76,7 +77,7 @@ func Through(dial func(context.Context) (net.Conn, error), at string) *Client {
 		},
 	}
 	return &Client{
-		http: &http.Client{Transport: transport}, base: "http://flanneld",
+		http: noredirect.Client(&http.Client{Transport: transport}), base: "http://flanneld",
 		at: at, refused: "does it run, and listen there (--healthz-ip, --healthz-port)?", limit: maxAnswer,
 		connected: connected,
 	}
@@ -126,6 +127,10 @@ func (c *Client) get(ctx context.Context, page string, into any) error {
 		return c.unreachable(err)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode/100 == 3 {
+		return fmt.Errorf("flanneld at %s: its answer leads to another place (%s), where flannelctl does not go: that is "+
+			"no flanneld", c.at, resp.Status)
+	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		return fmt.Errorf("flanneld at %s: %s", c.at, cmp.Or(strings.TrimSpace(string(text)), resp.Status))

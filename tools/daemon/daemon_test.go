@@ -49,6 +49,30 @@ func TestLocal(t *testing.T) {
 	}
 }
 
+// A node that answers with a redirect does not lead the operator's request to another place.
+func TestRemoteFollowsNoRedirect(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked for %s elsewhere", r.URL)
+		_, _ = w.Write([]byte(`{"Phase": "leased"}`))
+	}))
+	defer elsewhere.Close()
+	redirect := http.RedirectHandler(elsewhere.URL+"/secret", http.StatusTemporaryRedirect)
+	server := httptest.NewServer(redirect)
+	defer server.Close()
+	dial := func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
+	}
+	for at, c := range map[string]*Client{
+		server.URL: Remote(server.URL), "a pod": Through(dial, "a pod"), "": Local(serve(t, redirect.ServeHTTP)),
+	} {
+		_, err := c.Status(t.Context())
+		const says = "its answer leads to another place (307 Temporary Redirect), where flannelctl does not go"
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", at, err, says)
+		}
+	}
+}
+
 func TestRemote(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"Phase": "leased", "MTU": 1450}`))

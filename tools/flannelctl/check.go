@@ -14,6 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/linux"
 	"github.com/flanneld/flannel/drivers/linux/firewall"
+	"github.com/flanneld/flannel/internal/noredirect"
 	"github.com/flanneld/flannel/tools/check"
 	"github.com/flanneld/flannel/tools/daemon"
 )
@@ -130,7 +131,7 @@ func timeAt(ctx context.Context, url string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("ask the datastore for its time: %w", err)
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := noredirect.Client(http.DefaultClient).Do(request)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("ask the datastore for its time: %w", err)
 	}

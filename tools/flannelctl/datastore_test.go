@@ -89,6 +89,21 @@ func TestEtcd(t *testing.T) {
 		{[]string{"leases", "release", "10.5.2.0/24", "--owner", "192.168.64.2"}, 0, "released", ""},
 		{[]string{"leases", "list", "-o", "json"}, 0, `"Free": "3"`, ""},
 	})
+	const hostile = "\x1b]0;title\a{\"Network\":\"10.5.0.0/22\"}"
+	if _, err := server.Client().Put(t.Context(), "/net/config", hostile); err != nil {
+		t.Fatal(err)
+	}
+	get := append([]string{"config", "get"}, common...)
+	const shown = `\x1b]0;title\a{"Network":"10.5.0.0/22"}` + "\n"
+	if _, stdout, _ := callAt(80, get...); stdout != shown {
+		t.Errorf("on a terminal: %q, want %q", stdout, shown)
+	}
+	if _, stdout, _ := call(get...); stdout != hostile+"\n" {
+		t.Errorf("into a file: %q, want %q", stdout, hostile)
+	}
+	if _, err := server.Client().Put(t.Context(), "/net/config", `{"Network":"10.5.0.0/22"}`); err != nil {
+		t.Fatal(err)
+	}
 	put("10.5.3.0-24", "nonsense")
 	runSteps(t, common, []step{{[]string{"leases", "list"}, 1, "quarantined", ""}})
 }

@@ -34,6 +34,7 @@ func Main() int {
 	a := &app{stderr: os.Stderr, embedded: hostpaths.EmbeddedDir}
 	a.Out = os.Stdout
 	if width, is := terminal(os.Stdout); is {
+		a.Terminal = true
 		a.Width, a.Color = width, os.Getenv("NO_COLOR") == ""
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -16,7 +16,8 @@ func call(args ...string) (status int, stdout, stderr string) { return callAt(0,
 func callAt(width int, args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	a := &app{stderr: &errs}
-	a.Out, a.Width = &out, width
+	a.Out = &out
+	a.Width, a.Terminal = width, width > 0
 	status = a.run(context.Background(), args)
 	return status, out.String(), errs.String()
 }

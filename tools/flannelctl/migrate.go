@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/flanneld/flannel/internal/noredirect"
 	"github.com/flanneld/flannel/tools/migrate"
 )
 
@@ -59,7 +60,7 @@ func (a *app) runMigrateV2(ctx context.Context, d *datastore, from, prefix strin
 	defer store.Close()
 	reading, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	records, err := migrate.Fetch(reading, http.DefaultClient, from, prefix)
+	records, err := migrate.Fetch(reading, noredirect.Client(http.DefaultClient), from, prefix)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -109,6 +110,35 @@ func TestSafe(t *testing.T) {
 	want := "two\nlines\tand \\x1b]0;title\\a\\r, \\ufffd \\u009b1m, \u00e4\n"
 	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// stored is a document of the datastore.
+type stored string
+
+func (s stored) Text(p *Page)                 { p.Document([]byte(s)) }
+func (s stored) MarshalJSON() ([]byte, error) { return []byte(s), nil }
+
+// TestHostileDocument shows a document to a terminal, and writes it to a file as it is.
+func TestHostileDocument(t *testing.T) {
+	const hostile = "{\n\t\"a\": \"\u009b2J\u202e\x7f\"\n}"
+	const shown = "{\n\t\"a\": \"\\u009b2J\\u202e\\x7f\"\n}\n"
+	for _, c := range []struct {
+		printer Printer
+		text    stored
+		want    string
+	}{
+		{Printer{Terminal: true}, hostile, shown},
+		{Printer{Terminal: true}, "\x1b]0;title\a\x1b[2Jready\r", "\\x1b]0;title\\a\\x1b[2Jready\\r\n"},
+		{Printer{}, hostile, hostile + "\n"},
+		{Printer{Format: JSON, Terminal: true}, hostile, strings.Replace(shown, "\t", "  ", 1)},
+		{Printer{Format: JSON}, hostile, strings.Replace(hostile, "\t", "  ", 1) + "\n"},
+	} {
+		var out bytes.Buffer
+		c.printer.Out = &out
+		if err := c.printer.Print(c.text); err != nil || out.String() != c.want {
+			t.Errorf("%+v: %v, got %q, want %q", c.printer, err, out.String(), c.want)
+		}
 	}
 }
 

@@ -90,7 +90,9 @@ func visibleExcept(text, kept string) string {
 type Page struct {
 	Width int  // columns of the terminal; 0: no limit
 	Color bool // the terminal shows colours
-	text  bytes.Buffer
+
+	terminal bool // shows the page
+	text     bytes.Buffer
 }
 
 // Line writes one line, with the cells one after the other.
@@ -119,9 +121,13 @@ func Number(n int, thing string) string {
 // Linef writes one line of plain text.
 func (p *Page) Linef(format string, args ...any) { p.Line(Plain(fmt.Sprintf(format, args...))) }
 
-// Document writes text as it is, and a line's end.
+// Document writes text as it is, and a line's end. On a terminal it shows the characters that a terminal would obey.
 func (p *Page) Document(text []byte) {
-	p.text.Write(text)
+	if p.terminal {
+		_, _ = Safe{&p.text}.Write(text)
+	} else {
+		p.text.Write(text)
+	}
 	p.text.WriteByte('\n')
 }
 

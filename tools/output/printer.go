@@ -50,6 +50,9 @@ type Printer struct {
 	Format Format
 	Width  int  // columns of the terminal; 0: no limit
 	Color  bool // the terminal shows colours
+	// Terminal says that a terminal shows the output, which obeys some characters: a program may have put them into
+	// the datastore. A file or another program gets documents as they are.
+	Terminal bool
 
 	printed bool // a result
 }
@@ -68,7 +71,7 @@ func (p *Printer) Print(r Result) error {
 			text = append([]byte("---\n"), text...) // begins another document
 		}
 	default:
-		page := &Page{Width: p.Width, Color: p.Color}
+		page := &Page{Width: p.Width, Color: p.Color, terminal: p.Terminal}
 		r.Text(page)
 		text = page.text.Bytes()
 	}
@@ -76,7 +79,11 @@ func (p *Printer) Print(r Result) error {
 		return fmt.Errorf("print the result: %w", err)
 	}
 	p.printed = true
-	_, err = p.Out.Write(text)
+	out := p.Out
+	if p.Terminal && (p.Format == JSON || p.Format == YAML) { // a page shows these characters already, and has colours
+		out = Safe{out}
+	}
+	_, err = out.Write(text)
 	return err
 }
 

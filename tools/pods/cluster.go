@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/flanneld/flannel/internal/noredirect"
 )
 
 // Options name a cluster as kubectl's flags do.
@@ -61,7 +63,7 @@ func Open(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	c.base = base
+	c.base, c.http = base, noredirect.Client(c.http)
 	return c, nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/flanneld/flannel/internal/noredirect"
 )
 
 // protocol is the version of the protocol in which a connection has streams of errors and of data.
@@ -49,7 +51,8 @@ func (c *Cluster) forward(p Pod) (*forwarded, error) {
 		return nil, err
 	}
 	u := c.base.JoinPath("api/v1/namespaces", c.namespace, "pods", p.Name, "portforward")
-	dialer := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, u)
+	client := noredirect.Client(&http.Client{Transport: transport})
+	dialer := spdy.NewDialerForStreaming(upgrader, client, http.MethodPost, u)
 	conn, spoken, err := dialer.Dial(protocol)
 	if err != nil {
 		return nil, err
