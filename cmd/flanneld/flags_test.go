@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 		"log_backtrace_at":             ":0", // klog's word for none
 
 		"remote": "", "remote-prefix": "/v1/_", "remote-keyfile": "", "remote-certfile": "", "remote-cafile": "",
-		"listen": "", "listen-own-records": "true", "listen-client-connections": "100",
+		"listen": "", "listen-own-records": "true", "listen-identity": "auto", "listen-client-connections": "100",
 
 		"embed-etcd": "", "allow-extension": "false",
 		"install-cni": "false", "cni-bin-dir": "/opt/cni/bin", "cni-conf-dir": "/etc/cni/net.d",

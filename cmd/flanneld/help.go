@@ -15,7 +15,7 @@ var groups = [...]struct {
 	{"Datastore", []string{"etcd-endpoints", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile",
 		"etcd-username", "etcd-password", "embed-etcd", "net-config-path", "allow-extension"}},
 	{"Servers and their clients", []string{"remote", "remote-prefix", "remote-cafile", "remote-certfile", "remote-keyfile",
-		"listen", "listen-own-records", "listen-client-connections"}},
+		"listen", "listen-own-records", "listen-identity", "listen-client-connections"}},
 	{"Interface to the other hosts", []string{"iface", "iface-regex", "iface-can-reach",
 		"iface-from-node", "public-ip", "public-ipv6"}},
 	{"Subnet", []string{"subnet-file", "state-file", "subnet-lease-ttl", "subnet-lease-renew-margin", "on-lease-lost"}},

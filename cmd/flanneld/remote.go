@@ -20,6 +20,7 @@ type servers struct {
 	listen     string
 	ownRecords bool
 	conns      int // of one client
+	identity   string
 }
 
 func (o *options) defineServers(fs *flag.FlagSet) {
@@ -31,6 +32,9 @@ func (o *options) defineServers(fs *flag.FlagSet) {
 	fs.BoolVar(&s.ownRecords, "listen-own-records", true,
 		"with --listen and client certificates: let a node change only records that carry its own address or that it "+
 			"created")
+	fs.StringVar(&s.identity, "listen-identity", string(server.Auto),
+		"with --listen and client certificates, who holds one lease: certificate, if each node has a certificate with a "+
+			"`name` of its own; address, if nodes share one; auto takes a certificate that holds addresses for that of one node")
 	fs.IntVar(&s.conns, "listen-client-connections", server.DefaultConnsPer,
 		"with --listen: how many requests one client may have open at once; a client is an IPv4 address or an IPv6 /64 "+
 			"together with the name in its certificate")
@@ -48,7 +52,10 @@ func (o *options) remoteOptions() remote.Options {
 
 // check refuses flags of the server mode that exclude each other.
 func (s servers) check(kube bool, embed string) error {
+	_, err := server.ParseIdentity(s.identity)
 	switch {
+	case err != nil:
+		return fmt.Errorf("--listen-identity: %w", err)
 	case s.listen != "" && s.Servers != "":
 		return fmt.Errorf("--listen and --remote exclude each other: a server takes its leases from etcd")
 	case kube && (s.listen != "" || s.Servers != ""):

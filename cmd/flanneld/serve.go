@@ -42,7 +42,8 @@ func serve(ctx context.Context, o *options) node.Exit {
 	s, err := server.New(context.WithoutCancel(ctx), server.Options{
 		Open:     o.openNetwork(ctx, endpoints, log),
 		Networks: root.Networks(), OwnRecords: o.servers.ownRecords, Log: log,
-		Limits: server.Limits{ConnsPer: o.servers.conns},
+		Identity: server.Identity(o.servers.identity),
+		Limits:   server.Limits{ConnsPer: o.servers.conns},
 	})
 	if err != nil {
 		return failed(err)

@@ -28,8 +28,8 @@ var createCases = []kase{
 	}},
 	{"create takes keys of all families", func(t *testing.T, s *suite) {
 		var want []lease.Lease
-		for _, k := range []string{"0.0.0.0-0&fd00:10:5:2::-64", "10.5.1.0-24", "10.5.1.0-24&fd00:10:5:1::-64"} {
-			want = append(want, s.create(t, s.own, k, "192.168.64.1", long).Lease)
+		for i, k := range []string{"0.0.0.0-0&fd00:10:5:2::-64", "10.5.1.0-24", "10.5.1.0-24&fd00:10:5:1::-64"} {
+			want = append(want, s.create(t, s.own, k, spread("192.168.64.N", i), long).Lease)
 		}
 		s.awaitLeases(t, want...)
 	}},

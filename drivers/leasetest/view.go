@@ -52,8 +52,8 @@ var viewCases = []kase{
 	{"leases are sorted by key", func(t *testing.T, s *suite) {
 		keys := []string{"10.5.9.0-24", "10.5.10.0-24", "0.0.0.0-0&fd00:10:5:1::-64", "10.5.34.0-24&fd00:10:5:1::-64",
 			"10.5.1.0-24"}
-		for _, k := range keys {
-			s.create(t, s.own, k, "192.168.64.1", long)
+		for i, k := range keys {
+			s.create(t, s.own, k, spread("192.168.64.N", i), long)
 		}
 		want := slices.Sorted(slices.Values(keys))
 		for _, st := range []lease.Store{s.other, s.Open(t)} { // by watching, by listing
@@ -111,8 +111,8 @@ var viewCases = []kase{
 	}},
 	{"changes are announced", func(t *testing.T, s *suite) {
 		s.awaitLeases(t)
-		for _, k := range []string{"10.5.1.0-24", "10.5.2.0-24"} {
-			s.create(t, s.own, k, "192.168.64.1", long)
+		for i, k := range []string{"10.5.1.0-24", "10.5.2.0-24"} {
+			s.create(t, s.own, k, spread("192.168.64.N", i), long)
 			s.Await(t, "word of "+k, func() bool {
 				select {
 				case <-s.other.Changed():
@@ -127,11 +127,11 @@ var viewCases = []kase{
 	{"compaction loses nothing", func(t *testing.T, s *suite) {
 		var want []lease.Lease
 		for i := range 5 {
-			want = append(want, s.create(t, s.own, spread("10.5.N.0-24", i), "192.168.64.1", long).Lease)
+			want = append(want, s.create(t, s.own, spread("10.5.N.0-24", i), spread("192.168.64.N", i), long).Lease)
 			s.Compact(t)
 		}
 		s.awaitLeases(t, want...)
-		want = append(want, s.create(t, s.other, "10.5.99.0-24", "192.168.64.2", long).Lease)
+		want = append(want, s.create(t, s.other, "10.5.99.0-24", "192.168.64.99", long).Lease)
 		s.awaitLeases(t, want...)
 	}},
 	{"records beside the subnets are invisible", func(t *testing.T, s *suite) {

@@ -118,7 +118,11 @@ func verdict(resp *http.Response, r request) (retry bool, err error) {
 		if err != nil {
 			return false, &refusedError{err}
 		}
-		return false, &lease.ConflictError{Key: terms.Key, Revision: terms.Revision}
+		conflict := &lease.ConflictError{Key: terms.Key, Revision: terms.Revision}
+		if terms.Key == r.terms.Key || terms.Key == r.terms.To {
+			return false, conflict
+		}
+		return false, fmt.Errorf("%s: %w", textOf(resp), conflict) // it says why another record matters
 	case ours && code == http.StatusGone:
 		return false, lease.ErrLost
 	case ours && (code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests):

@@ -18,6 +18,9 @@ type Facts struct {
 	// ConfigError says why a config cannot be used.
 	ConfigError string
 
+	// Assigned says that Kubernetes assigns the subnets.
+	Assigned bool
+
 	Daemons    []int  // ids of processes called flanneld
 	Hidden     bool   // which daemons run could not be learnt
 	Hangs      string // the error of a daemon that runs and does not answer

@@ -49,6 +49,7 @@ type gatherer struct {
 func Gather(ctx context.Context, s Sources) *Facts {
 	g := &gatherer{Sources: s}
 	g.f.Chains = dataplane.NewState()
+	g.f.Assigned = s.Assigned
 	if s.Config != nil {
 		network, _, err := node.CheckConfig(s.Config, s.Assigned)
 		if err != nil {

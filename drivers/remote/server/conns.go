@@ -225,7 +225,7 @@ func newGate(ctx context.Context, l net.Listener, secrets *tls.Config, inside *c
 		Listener: l, secrets: secrets, patience: o.Timeout,
 		greeted: newCrowd(o.Limits.HandshakesPer, o.Limits.Handshakes), inside: inside, ready: make(chan accepted),
 	}
-	g.ctx, g.end = context.WithCancel(ctx)
+	g.ctx, g.end = context.WithCancel(context.WithoutCancel(ctx)) // the HTTP server closes it
 	go g.run()
 	return g
 }

@@ -33,7 +33,7 @@ func (s *Server) create(w http.ResponseWriter, c call) error {
 		return err
 	}
 	attrs.Creator = nameOf(certificate(c.Request))
-	g, err := c.feed.store.Create(c.Context(), c.terms.Key, attrs, c.terms.TTL)
+	g, err := s.take(c, c.terms.Key, attrs, c.terms.TTL)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *Server) put(w http.ResponseWriter, c call) error {
 	if err := s.mayCarry(c, &present, attrs); err != nil {
 		return err
 	}
-	attrs.Creator = present.Attrs.Creator
+	attrs.Creator = s.creator(c.Request, present, attrs)
 	g := lease.Grant{Lease: c.terms.Lease(attrs), TTL: c.terms.Held}
 	// Do not believe the client: the record must keep its own handle.
 	g.ID, g.CreateRevision = present.ID, present.CreateRevision

@@ -95,8 +95,10 @@ func (s *Server) acquireIn(c call, snap *lease.Snapshot, attrs lease.Attrs) (lea
 	if !network.V4.Enabled() {
 		return lease.Grant{}, errors.New("the network has no IPv4 part")
 	}
+	h := s.holderOf(c.Request, attrs, snap)
 	for _, l := range snap.Leases {
-		if l.Attrs.PublicIP != attrs.PublicIP || !l.Key.V4.IsValid() {
+		ours := l.Attrs.PublicIP == attrs.PublicIP || !l.Reserved() && h.Has(l)
+		if !ours || !l.Key.V4.IsValid() {
 			continue
 		}
 		if err := s.mayChange(c.Request, *l); err != nil {
@@ -121,7 +123,7 @@ func (s *Server) acquireIn(c call, snap *lease.Snapshot, attrs lease.Attrs) (lea
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	return c.feed.store.Create(c.Context(), key, attrs, oldTTL)
+	return s.take(c, key, attrs, oldTTL)
 }
 
 // renewOld renews the lease in the body, or changes its attributes.
@@ -149,7 +151,7 @@ func (s *Server) renewOld(w http.ResponseWriter, c call) error {
 		if err := s.mayCarry(c, l, attrs); err != nil {
 			return err
 		}
-		attrs.Creator = l.Attrs.Creator
+		attrs.Creator = s.creator(c.Request, *l, attrs)
 		if l.Attrs.Equal(attrs) {
 			g, err = c.feed.store.Renew(c.Context(), lease.Grant{Lease: *l})
 		} else {
@@ -227,6 +229,9 @@ func (s *Server) reserveIn(c call, snap *lease.Snapshot, network config.Network,
 		return err
 	}
 	if err := s.mayCarry(c, present, l.Attrs); err != nil {
+		return err
+	}
+	if err := mayReserve(s.holderOf(c.Request, l.Attrs, snap), snap, key); err != nil {
 		return err
 	}
 	return c.feed.store.PutRecord(c.Context(), l, 0)

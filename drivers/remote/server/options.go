@@ -50,7 +50,9 @@ type Options struct {
 	// OwnRecords lets a client with a certificate change only records that carry
 	// its own address or that it created.
 	OwnRecords bool
-	Limits     Limits
+	// Identity says which records belong to one node; with OwnRecords.
+	Identity Identity
+	Limits   Limits
 
 	// Timeout bounds each request except watches; default 10 s.
 	Timeout time.Duration
@@ -101,6 +103,7 @@ func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	o.Patience = cmp.Or(o.Patience, 30*time.Second)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
+	o.Identity = cmp.Or(o.Identity, Auto)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

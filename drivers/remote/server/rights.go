@@ -65,6 +65,20 @@ func (s *Server) mayChange(r *http.Request, l lease.Lease) error {
 		"and did not create it", l.Key, l.Attrs.PublicIP, nameOf(cert), own))
 }
 
+// creator returns the creator that a changed record names. A node that takes over a lease with its own address, from
+// the host that had the address before, is its creator from then on; so the former one has no part in it.
+func (s *Server) creator(r *http.Request, present lease.Lease, attrs lease.Attrs) string {
+	cert := certificate(r)
+	if !s.o.OwnRecords || cert == nil || present.Reserved() || attrs.Equal(present.Attrs) {
+		return present.Attrs.Creator
+	}
+	own := addressesOf(r)
+	if !slices.ContainsFunc(publicOf(attrs), func(ip netip.Addr) bool { return slices.Contains(own, ip) }) {
+		return present.Attrs.Creator
+	}
+	return nameOf(cert)
+}
+
 // mayCarry refuses a record with an address that is not the client's: all nodes would send that host's
 // packets to another one. The present record, if there is one, may keep its addresses. Where nothing
 // tells the client's addresses of a family, the client may use one that no other record carries.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/alloc"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/sim/world"
@@ -184,7 +186,7 @@ func (srv *Server) handle(of string, req node.Request, answer func(lease.Grant, 
 		return
 	}
 	if req.Verb == node.Create {
-		srv.pass(of, req, answer)
+		srv.create(of, req, answer)
 		return
 	}
 	reached := func() bool {
@@ -213,6 +215,45 @@ func (srv *Server) handle(of string, req node.Request, answer func(lease.Grant, 
 			srv.passOn(of, req, *l, answer)
 		})
 	})
+}
+
+// create passes a request for a new lease on, unless the node holds one. It gives the new one up if an older one turns
+// up afterwards.
+func (srv *Server) create(of string, req node.Request, answer func(lease.Grant, error)) {
+	if held := srv.held(req); held != nil {
+		answer(lease.Grant{}, &lease.ConflictError{Key: held.Key, Revision: held.ModRevision})
+		return
+	}
+	srv.pass(of, req, func(g lease.Grant, err error) {
+		if err != nil || srv.client == nil {
+			answer(g, err)
+			return
+		}
+		srv.catchUp(func(ok bool) {
+			held := srv.held(req)
+			if !ok || held == nil || held.CreateRevision > g.CreateRevision {
+				answer(g, nil)
+				return
+			}
+			srv.pass(of, node.Request{Verb: node.Release, Grant: g}, func(_ lease.Grant, err error) {
+				if err == nil {
+					err = &lease.ConflictError{Key: held.Key, Revision: held.ModRevision}
+				}
+				answer(lease.Grant{}, err)
+			})
+		})
+	})
+}
+
+// held returns the lease that a node holds already. The nodes of the simulation share a certificate, so their
+// addresses tell them apart.
+func (srv *Server) held(req node.Request) *lease.Lease {
+	snap := srv.client.View().Snapshot
+	if snap == nil {
+		return nil
+	}
+	network, _ := config.Parse(snap.Config.Data) // without one, the IPv4 address counts
+	return alloc.Holder{Attrs: req.Attrs, Network: network}.Other(snap.Leases, req.Key)
 }
 
 // passOn passes a request about a record on. The record keeps its own handle.

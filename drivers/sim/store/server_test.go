@@ -128,3 +128,31 @@ func TestServerLosesTheStore(t *testing.T) {
 	}
 	awaitSync(t, w, s, c)
 }
+
+// TestServerQuota asks for several leases of one node, one after another and at two servers at once. It gets one.
+func TestServerQuota(t *testing.T) {
+	w, s, servers, c := serverWorld(t, 2)
+	other := s.Client("n2", ClientOptions{Servers: servers[1:]})
+	awaitSync(t, w, s, other)
+	ask := func(i int) node.Request {
+		req := createRequest(i, time.Hour)
+		req.Attrs = testAttrs(1)
+		return req
+	}
+	answers := 0
+	for i, through := range []*Client{c, other} {
+		through.Do(ask(i+1), func(node.Requested) { answers++ })
+	}
+	if !w.RunUntil(func() bool { return answers == 2 }, time.Minute) {
+		t.Fatal("no answers after a minute")
+	}
+	w.Run(time.Second)
+	held := s.Snapshot().Leases
+	if len(held) != 1 {
+		t.Fatalf("%d leases of one node", len(held))
+	}
+	r := do(t, w, c, ask(3))
+	if conflict := new(lease.ConflictError); !errors.As(r.Err, &conflict) || conflict.Key != held[0].Key {
+		t.Errorf("a second lease: %v, want a conflict that names %s", r.Err, held[0].Key)
+	}
+}
