@@ -14,7 +14,7 @@ import (
 
 // Sniffed counts the packets that nodes sent over their uplinks.
 type Sniffed struct {
-	Clear int // from and to addresses within the network, without encryption
+	Clear int // from and to addresses within the network, without encryption: in no tunnel, VXLAN, udp or IPIP
 	ESP   int // also in UDP
 }
 
@@ -105,7 +105,33 @@ func (s *sniffer) count(ip []byte) {
 	switch {
 	case ip[9] == unix.IPPROTO_ESP || inUDP:
 		s.esp.Add(1)
-	case s.network.Contains(src) && s.network.Contains(dst):
+	case s.network.Contains(src) && s.network.Contains(dst), s.readable(ip[9], payload):
 		s.clear.Add(1)
 	}
+}
+
+// vxlanAndEthernet is the length of the headers between those of UDP and of the packet in VXLAN, in bytes.
+const vxlanAndEthernet = 8 + 14
+
+// readable reports whether the payload of a packet is another one between addresses of the network, in VXLAN, in a
+// datagram of the udp backend or in IPIP.
+func (s *sniffer) readable(proto byte, payload []byte) bool {
+	if proto == unix.IPPROTO_IPIP {
+		return s.isInner(payload)
+	}
+	if proto != unix.IPPROTO_UDP || len(payload) < udpLength {
+		return false
+	}
+	body := payload[udpLength:]
+	vxlan := len(body) > vxlanAndEthernet && body[0] == 0x08 && s.isInner(body[vxlanAndEthernet:])
+	return vxlan || s.isInner(body)
+}
+
+// isInner reports whether a text is an IPv4 packet between two addresses of the network.
+func (s *sniffer) isInner(ip []byte) bool {
+	if len(ip) < 20 || ip[0] != 0x45 {
+		return false
+	}
+	src, dst := netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20]))
+	return s.network.Contains(src) && s.network.Contains(dst)
 }

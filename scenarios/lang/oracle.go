@@ -168,7 +168,7 @@ func (s *Session) host(name string, n Node) (oracle.Host, error) {
 		StateLost: s.stateLost[name],
 		Uplink:    oracle.Uplink{Link: "eth0", MTU: s.top.MTU}, NoIPv6: slices.Contains(s.top.NoIPv6, name),
 	}
-	h.Forged = s.forgeries
+	h.Forged = s.Forgeries()
 	if mtu, ok := s.mtus[name]; ok {
 		h.Uplink.MTU = mtu
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,6 +118,27 @@ func (s *Session) noteForgery(name, text string) {
 	if errors.Join(err, err2) == nil {
 		s.forgeries = append(s.forgeries, lease.Lease{Key: key, Attrs: attrs})
 	}
+}
+
+// isForged reports whether another program has written a record.
+func (s *Session) isForged(l lease.Lease) bool {
+	return slices.ContainsFunc(s.Forgeries(), func(f lease.Lease) bool { return f.Key == l.Key })
+}
+
+// Forgeries returns the records that other programs have written, those included that are gone. A node without a
+// record takes one with its address for its own (interop 3.2: the record of a public IP), which then is none of these.
+func (s *Session) Forgeries() []lease.Lease {
+	var all []lease.Lease
+	for _, f := range s.forgeries {
+		adopted := slices.ContainsFunc(s.top.NodeNames(), func(name string) bool {
+			n, err := s.world.Node(name)
+			return err == nil && announces(n, f.Key)
+		})
+		if !adopted {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // halfOf returns the key of the second half of a node's IPv4 subnet.

@@ -165,7 +165,7 @@ func (s *Session) names() ([]string, error) {
 	var pairs []string
 	for _, r := range records {
 		l, ok := r.lease()
-		if !ok {
+		if !ok || s.isForged(l) {
 			continue
 		}
 		owner := s.owner(l)

@@ -27,6 +27,8 @@ type Plan struct {
 	Nodes    int
 	Outward  bool // the daemons masquerade
 
+	compared bool // with the same plan without its hostile writes, see unharmed.go
+
 	Networks []Step // of daemons with several networks: the steps that write their first configs again
 }
 

@@ -21,12 +21,22 @@ type Result struct {
 	Faults  map[string]int // injected, by name
 	Events  map[string]int // log events of all nodes, by kind
 	Logs    string         // the tail of every daemon's log, of a failed run
+
+	harvest harvest // of a run with hostile writes, or of the same run without
 }
 
 // Run replays a plan in the simulator and watches all invariants. The daemons and the tools
 // have the planted defects.
 func Run(p Plan, defects ...simworld.Defect) Result {
-	r, _ := run(p, false, defects)
+	p.compared = p.hostile()
+	r, session := run(p, false, defects)
+	if r.Failed != "" || !p.compared {
+		return r
+	}
+	calm, _ := run(p.without(), false, defects)
+	if calm.Failed == "" {
+		r.Failed = r.harvest.harmed(calm.harvest, forgedWords(session))
+	}
 	return r
 }
 
@@ -61,6 +71,9 @@ func run(p Plan, record bool, defects []simworld.Defect) (Result, *lang.Session)
 		}
 	}
 	if world != nil {
+		if r.Failed == "" && p.compared {
+			r.harvest = reap(session, world, p.Nodes)
+		}
 		if err := session.Close(); err != nil && r.Failed == "" {
 			r.Failed = err.Error()
 		}

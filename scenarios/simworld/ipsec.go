@@ -3,6 +3,7 @@ package simworld
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -110,19 +111,27 @@ func (n *simNode) Negotiating(peer netip.Addr) (bool, error) {
 	return ike.Negotiating(peer), nil
 }
 
+// isReadable reports whether a frame holds a packet between two addresses of the network that each host on the wire can
+// read.
+func isReadable(frame []byte, network netip.Prefix) bool {
+	return slices.ContainsFunc(kernel.Read(frame), func(p kernel.Readable) bool {
+		return network.Contains(p.Src) && network.Contains(p.Dst)
+	})
+}
+
 // Sniff implements [lang.Sniffer].
 func (w *World) Sniff(network netip.Prefix) (func() (lang.Sniffed, error), error) {
 	var seen lang.Sniffed
 	done := false
 	for _, name := range w.top.NodeNames() {
 		w.nodes[name].Wire("eth0").OnSend(func(frame []byte) {
-			src, dst, esp := kernel.Ends(frame)
+			_, _, esp := kernel.Ends(frame)
 			switch {
 			case done:
 				return
 			case esp:
 				seen.ESP++
-			case network.Contains(src) && network.Contains(dst):
+			case isReadable(frame, network):
 				seen.Clear++
 			}
 		})

@@ -304,6 +304,7 @@ func (d watchedDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 		err := d.Lane.Apply(ctx, []dataplane.Op{op})[0]
 		if err == nil {
 			d.n.all.checkOp(d.n, op, before)
+			d.n.checkSurface([]dataplane.Op{op})
 			d.n.noteMade(op)
 			d.n.rewired = true
 		} else {

@@ -11,7 +11,8 @@ import (
 )
 
 // surface holds all that a node may have on its host: the devices, ports and programs of the configs that the node
-// has had in force, over all its processes. Rules T1 and T2 (docs/security.md): no record opens a device, a port, a program or a key.
+// has had in force, over all its processes. Rules T1 and T2 (docs/security.md): no record opens a device, a port, a
+// program or a key.
 type surface struct {
 	noted    map[string]bool // the configs
 	links    map[string]bool

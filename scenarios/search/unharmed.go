@@ -1,0 +1,146 @@
+package search
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/scenarios/check/oracle"
+	"github.com/flanneld/flannel/scenarios/lang"
+	"github.com/flanneld/flannel/scenarios/simworld"
+)
+
+// harvest holds for each node what records of others must not change (rule T1, docs/security.md): its readiness, its
+// MTU, its files, and its part of the kernel, in lines without random values.
+type harvest map[string][]string
+
+// reap reads the harvest of a world at rest.
+func reap(session *lang.Session, world *simworld.World, nodes int) harvest {
+	h := harvest{}
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i+1)
+		n, err := world.Node(name)
+		if err != nil || !n.Running() {
+			continue
+		}
+		arg := datadriven.CmdArg{Key: name}
+		lines := strings.Split(session.Run(&datadriven.TestData{Cmd: "state", CmdArgs: []datadriven.CmdArg{arg}}), "\n")
+		status, err := n.Status()
+		if err == nil {
+			lines = append(lines, fmt.Sprintf("ready=%t %q mtu=%d stale=%t fenced=%t unhealthy=%q change=%t", status.Ready,
+				status.Reasons, status.MTU, status.Stale, status.Fenced, status.Unhealthy, status.Change != nil))
+		}
+		for line := range strings.Lines(n.SubnetFile()) {
+			if !strings.Contains(line, "SUBNET=") {
+				lines = append(lines, "subnet file: "+strings.TrimSpace(line))
+			}
+		}
+		h[name] = append(withoutNextHops(lines), saved(world, name)...)
+	}
+	return h
+}
+
+// withoutNextHops leaves out next-hop objects: whether routes use them depends on the number of records.
+func withoutNextHops(lines []string) []string {
+	var rest []string
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "nexthop ") {
+			rest = append(rest, nextHopID.ReplaceAllString(line, ""))
+		}
+	}
+	return rest
+}
+
+var nextHopID = regexp.MustCompile(` nhid \S+`)
+
+// saved returns the marks of a node's state file, which say what the node takes for its own after a restart.
+func saved(world *simworld.World, name string) []string {
+	marks, err := node.SavedMarks(world.StateFile(name))
+	if err != nil {
+		return []string{"state file: " + err.Error()}
+	}
+	slices.Sort(marks.Links)
+	var lines []string
+	for _, l := range marks.Links {
+		lines = append(lines, "state file: device "+l)
+	}
+	for _, p := range marks.Ports {
+		lines = append(lines, fmt.Sprintf("state file: port %d", p.Number))
+	}
+	return lines
+}
+
+// harmed compares a harvest with the one of the same run without hostile records, and returns the first difference in a
+// sentence, or "". A node may have routes to the subnets of hostile records.
+func (h harvest) harmed(calm harvest, forged []string) string {
+	for _, name := range sortedNames(calm) {
+		extra, missing := differ(h[name], calm[name])
+		extra = slices.DeleteFunc(extra, func(line string) bool { return mentions(line, forged) })
+		missing = slices.DeleteFunc(missing, func(line string) bool { return mentions(line, forged) })
+		if len(extra)+len(missing) > 0 {
+			return fmt.Sprintf("invariant \"unharmed\": hostile records change %s: more %q, less %q", name,
+				extra[:min(3, len(extra))], missing[:min(3, len(missing))])
+		}
+	}
+	return ""
+}
+
+// differ returns the lines that only one of two sets has.
+func differ(a, b []string) (onlyA, onlyB []string) {
+	for _, line := range a {
+		if !slices.Contains(b, line) {
+			onlyA = append(onlyA, line)
+		}
+	}
+	for _, line := range b {
+		if !slices.Contains(a, line) {
+			onlyB = append(onlyB, line)
+		}
+	}
+	return onlyA, onlyB
+}
+
+// mentions reports whether a line contains one of some words.
+func mentions(line string, words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
+}
+
+// forgedWords returns the subnets, MAC addresses and keys of forged records.
+func forgedWords(session *lang.Session) []string {
+	var words []string
+	for _, r := range session.Forgeries() {
+		for _, f := range cidr.Families {
+			if p := r.Key.Of(f); p.IsValid() {
+				words = append(words, p.String(), p.Addr().String())
+			}
+		}
+		words = append(words, oracle.DevicesIn(r)...)
+	}
+	return slices.DeleteFunc(words, func(w string) bool { return w == "" })
+}
+
+func sortedNames(h harvest) []string {
+	var names []string
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// without returns the plan without its hostile writes, and with all its waits.
+func (p Plan) without() Plan {
+	calm := p
+	calm.Steps = slices.Clone(p.Steps)
+	for i, s := range calm.Steps {
+		if s.Hostile {
+			calm.Steps[i] = Step{After: s.After, Line: "pass 0s"}
+		}
+	}
+	return calm
+}
