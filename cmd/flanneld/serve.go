@@ -57,7 +57,7 @@ func serve(ctx context.Context, o *options) node.Exit {
 		return failed(err)
 	}
 	klog.Infof("serving leases at %s", listener.Addr())
-	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
+	if err := notifySocket(sd.SdNotifyReady); err != nil {
 		klog.Warningf("sd_notify: %v", err)
 	}
 	served := make(chan error, 1)

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	sd "github.com/coreos/go-systemd/v22/daemon"
-	"k8s.io/klog/v2"
-
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -23,9 +20,12 @@ type systemd struct {
 	complete bool                  // all networks are known
 	ready    bool
 	said     string
+	notices  *notifier
 }
 
-func newSystemd() *systemd { return &systemd{pulses: map[string]node.Pulse{}} }
+func newSystemd() *systemd {
+	return &systemd{pulses: map[string]node.Pulse{}, notices: newNotifier(notifySocket, notifyAgain)}
+}
 
 // join adds a network, whose first pulse is still to come.
 func (s *systemd) join(name string) {
@@ -82,11 +82,9 @@ func (s *systemd) report(all bool) {
 	s.said = text
 	if first {
 		s.ready = true
-		text = sd.SdNotifyReady + "\n" + text
+		text = withReady(text)
 	}
-	if _, err := sd.SdNotify(false, text); err != nil {
-		klog.Warningf("sd_notify: %v", err)
-	}
+	s.notices.add(text)
 }
 
 // statusLine returns the line that systemctl status shows.

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/flanneld/flannel/core/control"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -114,5 +116,40 @@ func TestPagesDuringALookThatHangs(t *testing.T) {
 		}
 		close(block)
 		r.stop()
+	})
+}
+
+// pulseInTurn is a node whose pulse is taken in a turn: it fills caches, which answers to questions read.
+type pulseInTurn struct {
+	*fakeNode
+	ask   func(func(machine)) bool
+	asked []bool // whether another goroutine could ask the node during each pulse
+}
+
+func (p *pulseInTurn) Pulse() node.Pulse {
+	p.asked = append(p.asked, p.ask(func(machine) {}))
+	return p.fakeNode.Pulse()
+}
+
+// TestPulseBelongsToTheTurn asks the node while the loop takes its pulse.
+func TestPulseBelongsToTheTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := &pulseInTurn{fakeNode: &fakeNode{}}
+		h := &Health{}
+		n.ask = func(q func(machine)) bool { return h.question(q) }
+		lanes := [node.LaneCount]driver.Lane{node.HostLane: &fakeHost{}}
+		done := make(chan struct{})
+		go func() {
+			run(ctx, Options{Lanes: lanes, Store: &fakeStore{}, Health: h, Log: func(node.Event) {}}, n)
+			close(done)
+		}()
+		synctest.Wait()
+		time.Sleep(time.Minute) // of the bubble
+		cancel()
+		<-done
+		if len(n.asked) == 0 || slices.Contains(n.asked, true) {
+			t.Errorf("asked during a pulse: %v", n.asked)
+		}
 	})
 }

@@ -22,6 +22,7 @@ type agent struct {
 	probing  *probing
 	ready    bool // OnReady has been called
 	turn     turn
+	pulse    node.Pulse // as of the last turn
 
 	// Looks and requests end with gentle; plans and writes end with hard,
 	// which lasts longer: half a plan is worse than a whole one.
@@ -81,7 +82,9 @@ func (a *agent) step(in node.Input) node.Effects {
 	a.turn.take()
 	defer a.turn.end()
 	a.node.Step(now, in)
-	return a.node.Ready()
+	effects := a.node.Ready()
+	a.pulse = a.node.Pulse() // in the turn: it fills caches that answers to questions read
+	return effects
 }
 
 // await blocks until a signal arrives or the time wake comes. It returns all
@@ -152,7 +155,7 @@ func (a *agent) changed(now time.Time, in *node.Input) {
 
 // report passes the node's pulse to the health endpoints, OnPulse and OnReady.
 func (a *agent) report(wake time.Time) {
-	pulse := a.node.Pulse()
+	pulse := a.pulse
 	a.opts.Health.waiting(wake, a.running(), pulse)
 	if now := time.Now(); a.opts.Health.outdated(now) {
 		a.ask(func(m machine) { a.opts.Health.known(m.Status(), now) })

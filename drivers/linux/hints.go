@@ -162,9 +162,10 @@ func (h *hints) catchUp(do func()) error {
 		return err
 	}
 	return raw.Control(func(fd uintptr) {
-		h.drain(int(fd))
+		more := h.drain(int(fd))
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
+		h.stale, h.told = h.stale || more, h.told || more
 		do()
 	})
 }
@@ -177,16 +178,21 @@ func (h *hints) listen() {
 		return
 	}
 	_ = raw.Read(func(fd uintptr) bool { // its only error says that the socket was closed
-		h.drain(int(fd))
+		for h.drain(int(fd)) {
+		}
 		return false // wait for more
 	})
 }
 
-// drain reads all queued announcements.
-func (h *hints) drain(fd int) {
+// mostDrained is the number of announcements that are read at once: more than the receive buffer, which the kernel
+// doubles, holds, since each takes 512 bytes of it or more.
+const mostDrained = 2 * nl.ReceiveBuffer / 512
+
+// drain reads all queued announcements. It returns true if there may be more, since they come as fast as it reads.
+func (h *hints) drain(fd int) (more bool) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	for {
+	for range mostDrained {
 		n, _, err := unix.Recvfrom(fd, h.buf, unix.MSG_DONTWAIT)
 		switch {
 		case err == unix.EINTR:
@@ -196,7 +202,7 @@ func (h *hints) drain(fd int) {
 			h.out.Send()
 			continue
 		case err != nil: // EAGAIN: the queue is empty
-			return
+			return false
 		}
 		for m := range nl.Messages(h.buf[:n]) {
 			hint, stale := h.watched.judge(m)
@@ -207,4 +213,5 @@ func (h *hints) drain(fd int) {
 			}
 		}
 	}
+	return true
 }

@@ -460,3 +460,21 @@ func expectHint(t *testing.T, h *hints) {
 		t.Fatal("no hint")
 	}
 }
+
+// TestEndlessAnnouncements reads a socket on which there is always another message. Looks and the node's questions wait
+// for the lock meanwhile, so it is given back.
+func TestEndlessAnnouncements(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[0])
+	_ = unix.Close(pair[1]) // each receive returns at once, with nothing
+	h := &hints{buf: make([]byte, nl.ReadSize)}
+	if !h.drain(pair[0]) {
+		t.Error("no more announcements, though there is always another one")
+	}
+	if !h.mutex.TryLock() {
+		t.Error("the lock is held")
+	}
+}

@@ -35,7 +35,7 @@ func (p *policies) open(d *Driver) error {
 		if err != nil {
 			return err
 		}
-		p.hints, err = listenToPolicies(d.hints.out.Send)
+		p.hints, err = listenToPolicies(d.ns, d.hints.out.Send)
 		if err != nil {
 			p.handle.Close()
 			p.handle = nil

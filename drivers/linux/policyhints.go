@@ -1,8 +1,8 @@
 package linux
 
 import (
+	"context"
 	"encoding/binary"
-	"errors"
 	"net/netip"
 	"os"
 	"slices"
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
@@ -25,22 +26,30 @@ const (
 // policyHints listens to the kernel's announcements about IPsec policies. It owns one
 // goroutine. The driver's own changes are announced too: they lead to one more look.
 type policyHints struct {
-	file *os.File
+	file *os.File // the first socket
+	end  context.CancelFunc
 	done chan struct{}
 
 	mutex    sync.Mutex
 	networks []netip.Prefix // policies inside them matter
 }
 
-// listenToPolicies listens in the network namespace of the calling thread, and calls
-// hint when a policy that matters may have changed.
-func listenToPolicies(hint func()) (*policyHints, error) {
-	file, err := nl.Listen(unix.NETLINK_XFRM, []int{xfrmPolicyGroup})
+// listenToPolicies listens in a network namespace, and calls hint when a policy that matters may have changed.
+func listenToPolicies(ns namespace.Namespace, hint func()) (*policyHints, error) {
+	open := func() (file *os.File, err error) {
+		err = ns.Do(func() (err error) {
+			file, err = nl.Listen(unix.NETLINK_XFRM, []int{xfrmPolicyGroup})
+			return err
+		})
+		return file, err
+	}
+	file, err := open()
 	if err != nil {
 		return nil, err
 	}
-	h := &policyHints{file: file, done: make(chan struct{})}
-	go h.listen(hint)
+	ctx, end := context.WithCancel(context.Background())
+	h := &policyHints{file: file, end: end, done: make(chan struct{})}
+	go h.listen(ctx, open, hint)
 	return h, nil
 }
 
@@ -51,25 +60,17 @@ func (h *policyHints) watch(e dataplane.Extent) {
 	h.networks = e.Networks
 }
 
-// listen reads announcements until the socket is closed.
-func (h *policyHints) listen(hint func()) {
+// listen reads announcements until ctx ends.
+func (h *policyHints) listen(ctx context.Context, open func() (*os.File, error), hint func()) {
 	defer close(h.done)
-	buf := make([]byte, nl.ReadSize)
-	for {
-		n, err := h.file.Read(buf)
-		switch {
-		case errors.Is(err, unix.ENOBUFS): // announcements were lost
-			hint()
-			continue
-		case err != nil: // closed
-			return
-		}
-		for m := range nl.Messages(buf[:n]) {
+	each := func(b []byte) {
+		for m := range nl.Messages(b) {
 			if h.matters(m) {
 				hint()
 			}
 		}
 	}
+	nl.Follower{Open: open, Each: each, Lost: hint}.Follow(ctx, h.file)
 }
 
 // matters reports whether an announcement is about a policy that a look would report,
@@ -105,7 +106,7 @@ func parseSelector(b []byte) (key dataplane.PolicyKey, ok bool) {
 
 // stop ends the goroutine and closes the socket.
 func (h *policyHints) stop() error {
-	err := h.file.Close()
+	h.end()
 	<-h.done
-	return err
+	return nil
 }

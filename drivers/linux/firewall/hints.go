@@ -1,7 +1,7 @@
 package firewall
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"os"
 
@@ -17,13 +17,11 @@ import (
 // It owns the package's one goroutine.
 type hints struct {
 	out  wake.Signal
-	file *os.File // the listening socket; nil: the kernel has no nf_tables
+	ns   namespace.Namespace
+	file *os.File // the first listening socket; nil: the kernel has no nf_tables
+	end  context.CancelFunc
 	done chan struct{}
 }
-
-// hintRoom is the size of the buffer for announcements, in bytes. A larger one
-// is lost, which counts as a hint.
-const hintRoom = 64 << 10
 
 func startHints(ns namespace.Namespace) (*hints, error) {
 	h, err := newHints(ns)
@@ -33,21 +31,30 @@ func startHints(ns namespace.Namespace) (*hints, error) {
 		close(h.done)
 		return h, nil
 	case err == nil:
-		go h.listen()
+		ctx, end := context.WithCancel(context.Background())
+		h.end = end
+		go h.listen(ctx)
 	}
 	return h, err
 }
 
 func newHints(ns namespace.Namespace) (*hints, error) {
-	h := &hints{out: wake.NewSignal(), done: make(chan struct{})}
-	err := ns.Do(func() (err error) {
-		h.file, err = nl.Listen(unix.NETLINK_NETFILTER, []int{unix.NFNLGRP_NFTABLES})
-		return err
-	})
+	h := &hints{out: wake.NewSignal(), ns: ns, done: make(chan struct{})}
+	var err error
+	h.file, err = h.open()
 	if err != nil {
 		return nil, fmt.Errorf("listen for changes of nftables: %w", err)
 	}
 	return h, nil
+}
+
+// open opens a listening socket.
+func (h *hints) open() (file *os.File, err error) {
+	err = h.ns.Do(func() (err error) {
+		file, err = nl.Listen(unix.NETLINK_NETFILTER, []int{unix.NFNLGRP_NFTABLES})
+		return err
+	})
+	return file, err
 }
 
 // stop ends the goroutine and closes the socket.
@@ -55,25 +62,19 @@ func (h *hints) stop() error {
 	if h.file == nil {
 		return nil
 	}
-	err := h.file.Close()
+	h.end()
 	<-h.done
-	return err
+	return nil
 }
 
-func (h *hints) listen() {
+func (h *hints) listen(ctx context.Context) {
 	defer close(h.done)
-	buf := make([]byte, hintRoom)
-	for {
-		n, err := h.file.Read(buf)
-		switch {
-		case errors.Is(err, unix.ENOBUFS): // announcements were lost
-			h.out.Send()
-		case err != nil: // closed
-			return
-		case anyMatters(buf[:n]):
+	each := func(b []byte) {
+		if anyMatters(b) {
 			h.out.Send()
 		}
 	}
+	nl.Follower{Open: h.open, Each: each, Lost: h.out.Send}.Follow(ctx, h.file)
 }
 
 // anyMatters reports whether one of the messages is a reason to look.

@@ -1,6 +1,7 @@
 package firewall
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func TestHintFilter(t *testing.T) {
 func (h *hints) matters(t *testing.T, w *world, fence string) bool {
 	t.Helper()
 	w.sh(t, "nft add table bridge "+fence)
-	buf := make([]byte, hintRoom)
+	buf := make([]byte, nl.ReadSize)
 	found := false
 	for {
 		n, err := h.file.Read(buf)
@@ -125,11 +126,36 @@ func TestHintAfterOverflow(t *testing.T) {
 	for range 20 {
 		w.sh(t, "nft '"+rules+"'")
 	}
-	go h.listen()
+	ctx, end := context.WithCancel(t.Context())
+	h.end = end
+	go h.listen(ctx)
 	select {
 	case <-h.out:
 	case <-time.After(10 * time.Second):
 		t.Error("no hint")
+	}
+	if err := h.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHintsAfterAFailedSocket lets the listening socket fail: another one takes its place.
+func TestHintsAfterAFailedSocket(t *testing.T) {
+	w := newWorld(t, variantNFT)
+	h, err := newHints(w.ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = h.file.Close()
+	ctx, end := context.WithCancel(t.Context())
+	h.end = end
+	go h.listen(ctx)
+	<-h.out // there is another socket, and something may have been missed
+	w.sh(t, "nft add table inet another")
+	select {
+	case <-h.out:
+	case <-time.After(10 * time.Second):
+		t.Error("no hint after a new table")
 	}
 	if err := h.stop(); err != nil {
 		t.Error(err)

@@ -13,8 +13,8 @@ const (
 	// answers to a dump up to 32 KiB at a time, if an earlier receive had that
 	// much room.
 	ReadSize = 32 << 10
-	// rcvBuf is the size of the receive buffer; without privileges rmem_max limits it.
-	rcvBuf = 4 << 20
+	// ReceiveBuffer is the size of a receive buffer in bytes; without privileges rmem_max limits it.
+	ReceiveBuffer = 4 << 20
 	// ackCost is the room in it that one acknowledgement with a note takes, in
 	// bytes.
 	ackCost = 1 << 10
@@ -78,7 +78,7 @@ func (c *Conn) setUp() error {
 			return err
 		}
 	}
-	if err := c.SetReceiveBuffer(rcvBuf); err != nil {
+	if err := c.SetReceiveBuffer(ReceiveBuffer); err != nil {
 		return err
 	}
 	size, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)

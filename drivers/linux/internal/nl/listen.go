@@ -16,7 +16,7 @@ func Listen(protocol int, groups []int) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	err = errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}), setReceiveBuffer(fd, rcvBuf))
+	err = errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}), setReceiveBuffer(fd, ReceiveBuffer))
 	for _, group := range groups {
 		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group))
 	}
