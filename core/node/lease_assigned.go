@@ -31,9 +31,9 @@ func (n *Node) fits(network config.Network, key lease.Key) error {
 	return alloc.Compatible(network, key)
 }
 
-// selectUplink chooses the uplink from the options and from the addresses that an
+// chooseUplink chooses the uplink from the options and from the addresses that an
 // operator has set in the store, which take precedence.
-func (n *Node) selectUplink() (uplink.Uplink, error) {
+func (n *Node) chooseUplink() uplink.Decision {
 	opts, a := n.opts.Uplink, n.assigned()
 	if a == nil {
 		a = &lease.Assigned{}
@@ -45,16 +45,26 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 			*cidr.Pick(f, &opts.PublicIP, &opts.PublicIPv6) = addr.String()
 		}
 	}
-	up, err := n.selectFrom(opts)
-	if err != nil {
-		return up, err
+	on := uplink.Host{Facts: n.host.facts, Own: n.ownOnHost()}
+	return uplink.Choose(opts, n.network.config, on, n.host.choice, n.now)
+}
+
+// asPublished returns a choice with the addresses that peers see: those that an operator has set in the store. Some
+// backends publish the uplink's own addresses, whatever the options say (interop 6.8: extension).
+func (n *Node) asPublished(up uplink.Uplink) uplink.Uplink {
+	if spec, _ := all.Find(n.network.backend.Type()); spec.OwnAddresses {
+		up.PublicIP, up.PublicIPv6 = up.IP, up.IPv6
+	}
+	a := n.assigned()
+	if a == nil {
+		return up
 	}
 	for _, f := range cidr.Families {
 		if addr := a.Published.Of(f); addr.IsValid() && up.Public(f).IsValid() {
 			*cidr.Pick(f, &up.PublicIP, &up.PublicIPv6) = addr
 		}
 	}
-	return up, nil
+	return up
 }
 
 // nodeIPs returns the addresses of the node object. While the datastore does not know
@@ -72,16 +82,6 @@ func (n *Node) nodeIPs(a *lease.Assigned) [2]netip.Addr {
 		}
 	}
 	return addrs
-}
-
-// selectFrom chooses the uplink by the operator's options. Some backends publish the
-// uplink's own addresses, whatever the options say (interop 6.8: extension).
-func (n *Node) selectFrom(opts uplink.Options) (uplink.Uplink, error) {
-	up, err := uplink.Select(opts, n.network.config, n.host.facts, n.host.uplink)
-	if spec, _ := all.Find(n.network.backend.Type()); spec.OwnAddresses {
-		up.PublicIP, up.PublicIPv6 = up.IP, up.IPv6
-	}
-	return up, err
 }
 
 // waitsForAddress reports whether the node's address comes from the store, from an

@@ -81,10 +81,13 @@ type hostState struct {
 	settled    settled // the last two states whose diff was empty; zero: none
 	shared     settled // the last two states of shareTables; zero: none
 	reach      reach
-	asked      []netip.Addr // whose routes the last look read
-	askedAgain bool         // the next plan waits for a look that asks for more
-	uplink     uplink.Uplink
-	noUplink   error // why no uplink could be chosen at the last look
+	asked      []netip.Addr  // whose routes the last look read
+	askedAgain bool          // the next plan waits for a look that asks for more
+	uplink     uplink.Uplink // as peers see it
+	choice     uplink.Memory // that led to it
+	choiceKey  string        // names what a restart has to know of it
+	chooseAt   time.Time     // when the choice may change by itself; zero: never
+	noUplink   error         // why no uplink could be chosen at the last look, or why the one in use is not in order
 	// unreachable says why the address of --iface-can-reach cannot be reached, or is empty.
 	unreachable string
 	// wrongChecksums is evidence of probes, until the end of the process.
@@ -276,6 +279,7 @@ func (n *Node) wake() time.Time {
 			consider(l.lookDue)
 		}
 	}
+	consider(n.host.chooseAt)
 	n.lease.wake(consider)
 	consider(n.files.wake())
 	consider(n.probes.wake())

@@ -22,6 +22,8 @@ func (e Event) Notice() string {
 		return "SubnetOverlap"
 	case "lease-disputed":
 		return "LeaseDisputed"
+	case "uplink-moved":
+		return "UplinkMoved"
 	case "config-refused":
 		return "NetworkConfigRefused"
 	case "peers-silent":

@@ -12,6 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
 )
 
 // savedVersion is the version of the state file; other versions are not read.
@@ -25,6 +26,7 @@ type saved struct {
 	Snapshot lease.Snapshot `json:",omitzero"`
 	Self     backend.Self
 	Host     lease.ByFamily `json:",omitzero"` // the uplink's own addresses, which are published unless another is set
+	Uplink   uplink.Memory  `json:",omitzero"`
 	Expires  time.Time      // zero: a reservation
 	Holding
 	Policies bool             `json:",omitempty"`
@@ -53,6 +55,7 @@ type savedKey struct {
 	until    time.Time
 	ways     *ways.Set
 	host     lease.ByFamily
+	choice   string
 	apart    string
 }
 
@@ -61,7 +64,7 @@ func (n *Node) savedKey() savedKey {
 		snap: n.store.snap, links: len(n.host.links), networks: len(n.host.networks), ports: len(n.host.ports),
 		policies: n.host.policies,
 		lost:     len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend,
-		host: n.hostAddrs(), apart: fmt.Sprint(n.apart()),
+		host: n.hostAddrs(), choice: n.host.choiceKey, apart: fmt.Sprint(n.apart()),
 	}
 	if g := n.lease.grant; g != nil {
 		k.expires, k.modified = g.Expires, g.ModRevision
@@ -78,6 +81,7 @@ func (n *Node) state() saved {
 		Version: savedVersion, At: n.now, Snapshot: snap,
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
 		Host:    n.hostAddrs(),
+		Uplink:  n.host.choice,
 		Expires: n.lease.grant.Expires,
 		Holding: n.marks(), Policies: n.host.policies,
 		Ways: n.network.backend.Plain(),

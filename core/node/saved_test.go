@@ -177,14 +177,14 @@ func TestWaitsBeforeItIsStale(t *testing.T) {
 func TestRestartNamesTheFormerAddress(t *testing.T) {
 	w := readyWorld(t)
 	w.pass(time.Minute)
-	const told = "; the last run published 192.168.64.3"
+	const told = "moved from eth0 (MTU 1500, 192.168.64.3, public 192.168.64.3) to eth0 (MTU 1500, 192.168.64.33, "
 	for address, want := range map[string]bool{"192.168.64.3/24": false, "192.168.64.33/24": true} {
 		w.facts.Links[0].Addrs = []driver.LinkAddr{{Prefix: netip.MustParsePrefix(address), Permanent: true}}
 		w.events = nil
 		w.start()
 		w.n.files.busy = true // keeps the first run's state file
 		w.tell()
-		logged := w.logged("uplink")
+		logged := append(w.logged("uplink"), w.logged("uplink-moved")...)
 		if len(logged) != 1 || strings.Contains(logged[0], told) != want {
 			t.Errorf("%s: logged %q, want the former address named: %t", address, logged, want)
 		}

@@ -2,36 +2,103 @@ package node
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-// followUplink chooses the uplink again when a look shows other facts; the one in
-// use stays as long as it is valid. While none can be chosen, because a link is down
-// or an address is being changed, the last one stays in force.
+// followUplink chooses the uplink again when a look shows other facts, or when the choice depends on the time. While
+// the one in use is not in order, because its address is gone or being changed, it stays in force.
 func (n *Node) followUplink() {
 	h := &n.host
-	if !h.looked || !n.network.known || h.chosen {
+	due := !h.chooseAt.IsZero() && !n.now.Before(h.chooseAt)
+	if !h.looked || !n.network.known || h.chosen && !due {
 		return
 	}
 	h.chosen = true
 	h.unreachable = n.opts.Uplink.Unreachable(h.facts)
 	n.once(Warning, "cannot-reach", h.unreachable)
-	up, err := n.selectUplink()
-	if err != nil {
+	n.recallUplink()
+	d := n.chooseUplink()
+	h.chooseAt = d.At
+	if d.Used.Link == "" {
+		n.reportNoUplink(d.Trouble)
+		h.noUplink = d.Trouble
+		return
+	}
+	up := n.asPublished(d.Used)
+	if err := n.refusePublished(up); err != nil {
 		n.reportNoUplink(err)
 		h.noUplink = err
 		return
 	}
-	if up != h.uplink {
-		n.event(Info, "uplink", "using "+describeUplink(up)+n.describeFormer(up))
-	} else if h.noUplink != nil {
-		n.event(Info, "uplink-back", "using "+describeUplink(up)+" again")
-	}
-	h.uplink, h.noUplink = up, nil
+	n.reportUplink(up, d)
+	h.choice, h.choiceKey = d.Memory, fmt.Sprint(d.Used, d.Left, d.Beside)
+	h.uplink, h.noUplink = up, d.Trouble
 	clear(h.keepMTU) // the uplink may carry more now
 	n.checkHost()
+}
+
+// recallUplink takes over the choice of the last run.
+func (n *Node) recallUplink() {
+	s := n.store.saved
+	if s != nil && n.host.choice.Used.Link == "" {
+		n.host.choice = s.Uplink // its key changes with the first decision
+	}
+}
+
+// reportUplink logs what a choice has changed. Up is the new one as peers see it.
+func (n *Node) reportUplink(up uplink.Uplink, d uplink.Decision) {
+	h := &n.host
+	switch {
+	case d.Moved != "":
+		n.event(Warning, "uplink-moved", fmt.Sprintf("moved from %s to %s: %s; to pin a choice, start with %s",
+			describeUplink(h.choice.Used), describeUplink(up), d.Moved, pins(h.choice.Used)))
+	case h.uplink.Link == "" || d.Trouble == nil && up != h.uplink:
+		n.event(Info, "uplink", "using "+describeUplink(up)+n.describeFormer(up))
+	case d.Trouble == nil && h.noUplink != nil:
+		n.event(Info, "uplink-back", "using "+describeUplink(up)+" again")
+	}
+	if d.Trouble != nil && h.noUplink == nil {
+		n.event(Warning, "uplink-lost", fmt.Sprintf("%v; in use is %s", d.Trouble, describeUplink(up)))
+	}
+}
+
+// pins returns the flags that keep a choice.
+func pins(u uplink.Uplink) string {
+	text := "--iface=" + u.Link
+	for _, f := range cidr.Families {
+		if a := u.Addr(f); a.IsValid() {
+			text += fmt.Sprintf(" or %s=%s", [2]string{cidr.V4: "--public-ip", cidr.V6: "--public-ipv6"}[f], a)
+		}
+	}
+	return text
+}
+
+// ownOnHost returns what on the host belongs to this overlay or another one of the host.
+func (n *Node) ownOnHost() uplink.Own {
+	h, beside := &n.host, n.store.view.Beside
+	own := uplink.Own{Networks: slices.Concat(h.networks, beside.Apart())}
+	for _, l := range h.facts.Links {
+		if all.NamesDevice(l.Name) || h.links[l.Name] || beside.HasDevice(l.Name) {
+			own.Devices = append(own.Devices, l.Name)
+		}
+	}
+	return own
+}
+
+// refusePublished returns an error if an operator has set an address in the datastore that is inside the overlay.
+func (n *Node) refusePublished(up uplink.Uplink) error {
+	for _, f := range cidr.Families {
+		for _, network := range slices.Concat(owned(n.network.config), n.host.networks, n.store.view.Beside.Apart()) {
+			if a := up.Public(f); a.IsValid() && network.Contains(a) {
+				return fmt.Errorf("the address to publish, %s, is inside the network %s, and no peer reaches it", a, network)
+			}
+		}
+	}
+	return nil
 }
 
 // describeFormer names the addresses that a former run published and that this run,
@@ -62,7 +129,7 @@ func (n *Node) reportNoUplink(err error) {
 	case h.uplink.Link == "":
 		n.exit(err)
 	case h.noUplink == nil:
-		n.event(Warning, "uplink-lost", fmt.Sprintf("%v; keeping %s", err, describeUplink(h.uplink)))
+		n.event(Warning, "uplink-lost", fmt.Sprintf("%v; in use is %s", err, describeUplink(h.uplink)))
 	}
 }
 

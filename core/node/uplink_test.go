@@ -3,6 +3,7 @@ package node
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestUplinkGoesAndComesBack(t *testing.T) {
 	}
 }
 
-// A restart chooses another address of the uplink. The record with the former one,
+// A restart with another flag chooses another address of the uplink. The record with the former one,
 // which the uplink still has, is the node's own: it keeps its subnet.
 func TestRestartChoosesAnotherAddress(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
@@ -92,10 +93,122 @@ func TestRestartChoosesAnotherAddress(t *testing.T) {
 	w.tell()
 	w.pass(10 * time.Second)
 	w.wantReady()
+	if l := w.snap.Leases[0]; l.Attrs.PublicIP.String() != "192.168.64.3" {
+		t.Errorf("without the flag it publishes %s", l.Attrs.PublicIP)
+	}
+	w.start(func(o *Options) { o.Uplink.Ifaces = []string{"192.168.64.150"} })
+	w.tell()
+	w.pass(10 * time.Second)
+	w.wantReady()
 	if len(w.snap.Leases) != 1 {
 		t.Fatalf("leases %v", w.snap.Leases)
 	}
 	if l := w.snap.Leases[0]; l.Key != before || l.Attrs.PublicIP != second.Prefix.Addr() {
 		t.Errorf("holds %s, publishes %s; want %s and %s", l.Key, l.Attrs.PublicIP, before, second.Prefix.Addr())
+	}
+}
+
+// secondUplink gives the host a second network, with a default route behind that of eth0.
+func secondUplink(w *world) {
+	w.facts.Links = append(slices.Clone(w.facts.Links), driver.Link{Name: "eth1", Index: 9, MTU: 1400, Up: true,
+		Addrs: []driver.LinkAddr{{Prefix: netip.MustParsePrefix("172.20.0.1/24"), Permanent: true}}})
+	w.facts.Routes = append(slices.Clone(w.facts.Routes), driver.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Metric: 600,
+		Hops: []driver.Hop{{Link: "eth1", Via: netip.MustParseAddr("172.20.0.254")}}})
+}
+
+// publishes returns the address in the record of the node's subnet.
+func (w *world) publishes() string {
+	l, _ := findLease(&w.snap, w.status().Subnet)
+	return l.Attrs.PublicIP.String()
+}
+
+// The default route of the uplink is gone for hours, and a restart comes meanwhile: the node stays.
+func TestUplinkStaysWithoutItsDefaultRoute(t *testing.T) {
+	w := readyWorld(t)
+	w.pass(time.Minute)
+	secondUplink(w)
+	w.facts.Routes = w.facts.Routes[1:]
+	for range 2 {
+		w.run(hint(HostLane))
+		w.pass(time.Hour)
+		w.wantReady()
+		if got := w.publishes(); got != "192.168.64.3" || w.count("uplink-moved") != 0 {
+			t.Errorf("publishes %s\n%s", got, w.log())
+		}
+		w.start()
+		w.tell()
+	}
+}
+
+// The address of the uplink is gone for minutes: the node moves, says so, and returns when the address is back, also
+// after a restart.
+func TestUplinkMovesAndReturns(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		w := readyWorld(t)
+		w.pass(time.Minute)
+		secondUplink(w)
+		addrs := w.facts.Links[0].Addrs
+		w.facts.Links[0].Addrs = nil
+		w.run(hint(HostLane))
+		w.pass(4 * time.Minute)
+		if s := w.status(); s.Ready || s.Uplink.Link != "eth0" || w.count("uplink-lost") != 1 {
+			t.Errorf("ready %t, uplink %s\n%s", s.Ready, s.Uplink.Link, w.log())
+		}
+		w.pass(2 * time.Minute)
+		w.wantReady()
+		if got := w.publishes(); got != "172.20.0.1" {
+			t.Errorf("publishes %s\n%s", got, w.log())
+		}
+		const want = "moved from eth0 (MTU 1500, 192.168.64.3, public 192.168.64.3) to eth1 (MTU 1400, 172.20.0.1, public " +
+			"172.20.0.1): interface eth0 has lost 192.168.64.3 for 5m0s; to pin a choice, start with --iface=eth0 or " +
+			"--public-ip=192.168.64.3"
+		if got := w.logged("uplink-moved"); len(got) != 1 || got[0] != want {
+			t.Errorf("logged\n%q, want\n%q", got, want)
+		}
+		if restarted {
+			w.start()
+			w.tell()
+			w.pass(time.Minute)
+		}
+		w.facts.Links[0].Addrs = addrs
+		w.run(hint(HostLane))
+		w.pass(time.Minute)
+		w.wantReady()
+		if got := w.publishes(); got != "192.168.64.3" || w.count("uplink-moved") != 2 {
+			t.Errorf("restarted %t: publishes %s\n%s", restarted, got, w.log())
+		}
+	}
+}
+
+// DHCP clients give the bridge of the pods, a pod's veth and flannel's device default routes and addresses. A restart with
+// or without the state file takes none of them.
+func TestUplinkIsNeverTheOverlays(t *testing.T) {
+	w := readyWorld(t)
+	w.pass(time.Minute)
+	before := w.own().Key
+	address := func(text string) []driver.LinkAddr {
+		return []driver.LinkAddr{{Prefix: netip.MustParsePrefix(text), Permanent: true}}
+	}
+	w.facts.Links = append(slices.Clone(w.facts.Links),
+		driver.Link{Name: "flannel.1", Index: 10, MTU: 1450, Up: true, Addrs: address("169.254.77.5/16")},
+		driver.Link{Name: "cni0", Index: 11, MTU: 1450, Up: true, Bridge: true, Addrs: address("10.5.1.1/24")},
+		driver.Link{Name: "vp", Index: 12, MTU: 1450, Up: true, Inside: true, Master: "cni0", Addrs: address("10.77.0.1/24")})
+	w.facts.Routes = nil
+	for _, link := range []string{"flannel.1", "cni0", "vp"} {
+		w.facts.Routes = append(w.facts.Routes,
+			driver.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Hops: []driver.Hop{{Link: link}}})
+	}
+	w.start()
+	w.tell()
+	w.pass(time.Hour)
+	w.wantReady()
+	if l := w.own(); l.Key != before || l.Attrs.PublicIP.String() != "192.168.64.3" {
+		t.Errorf("holds %s, publishes %s", l.Key, l.Attrs.PublicIP)
+	}
+	w.start(func(o *Options) { o.Saved = nil })
+	w.tell()
+	w.pass(time.Minute)
+	if w.exit == nil || !strings.Contains(w.exit.Reason, "interface flannel.1 cannot be the uplink: it is a device of flannel") {
+		t.Errorf("exit %+v\n%s", w.exit, w.log())
 	}
 }

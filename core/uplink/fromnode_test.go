@@ -42,7 +42,7 @@ func TestFromNode(t *testing.T) {
 			result{"eth0", "192.168.1.4", "", "192.168.1.4", ""}},
 		{"node's address, and the flag is off", Options{NodeIPs: fromNode("10.9.0.3", "").NodeIPs}, v4, eth0v4},
 	} {
-		u, err := Select(c.opts, c.network, facts(), Uplink{})
+		u, err := Select(c.opts, c.network, Host{Facts: facts()})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -71,7 +71,7 @@ func TestFromNodeErrors(t *testing.T) {
 			"the network yet: kubelet's --node-ip or the cloud controller sets it; or choose with --iface"},
 	} {
 		want := "no usable interface: --iface-from-node: " + c.want
-		if u, err := Select(c.opts, c.network, facts(), Uplink{}); err == nil || err.Error() != want {
+		if u, err := Select(c.opts, c.network, Host{Facts: facts()}); err == nil || err.Error() != want {
 			t.Errorf("chose %+v, error %v\nwant %s", u, err, want)
 		}
 	}

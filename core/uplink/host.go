@@ -1,6 +1,7 @@
 package uplink
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -13,8 +14,12 @@ import (
 // host holds the facts from which the selectors choose.
 type host struct {
 	facts    driver.HostFacts
+	own      Own
 	families []cidr.Family // of the network
 	used     Uplink        // the one in use; zero: none
+
+	public    [2]netip.Addr // given by flags; invalid if absent
+	selectors []selector    // to try, in order
 }
 
 func (h host) link(name string) (driver.Link, bool) {
@@ -44,21 +49,70 @@ func (h host) links() []driver.Link {
 }
 
 // defaultRoute returns the default route of the link in use, or else the one
-// with the lowest metric.
+// with the lowest metric. Routes that lead only to links of the overlay do not count.
 func (h host) defaultRoute(f cidr.Family) (driver.Route, bool) {
-	var defaults []driver.Route
-	for _, r := range h.facts.Routes {
-		if r.Dst.Bits() == 0 && len(r.Hops) > 0 {
+	var defaults, used []driver.Route
+	for _, r := range h.defaults(f) {
+		names := h.leavesBy(r, f)
+		if len(names) > 0 {
 			defaults = append(defaults, r)
+		}
+		if slices.Contains(names, h.used.Link) {
+			used = append(used, r)
 		}
 	}
 	unspecified := cidr.Pick(f, netip.IPv4Unspecified(), netip.IPv6Unspecified())
-	used := slices.DeleteFunc(slices.Clone(defaults), func(r driver.Route) bool { return r.Hops[0].Link != h.used.Link })
 	if r, ok := lookup(used, unspecified); ok {
 		return r, true
 	}
 	return lookup(defaults, unspecified)
 }
+
+// defaults returns all default routes of a family.
+func (h host) defaults(f cidr.Family) []driver.Route {
+	return slices.DeleteFunc(slices.Clone(h.facts.Routes), func(r driver.Route) bool {
+		return r.Dst.Bits() != 0 || len(r.Hops) == 0 || cidr.FamilyOf(r.Dst.Addr()) != f
+	})
+}
+
+// leavesBy returns the links of a route's hops, the one in use first, without those that cannot be the
+// uplink. An unknown link stays.
+func (h host) leavesBy(r driver.Route, f cidr.Family) []string {
+	var names []string
+	for _, hop := range r.Hops {
+		if l, ok := h.link(hop.Link); ok && h.refuseHop(l, f) != nil {
+			continue
+		}
+		if hop.Link == h.used.Link {
+			names = slices.Insert(names, 0, hop.Link)
+		} else {
+			names = append(names, hop.Link)
+		}
+	}
+	return names
+}
+
+// refuseHop returns why a default route through a link does not count, or nil.
+func (h host) refuseHop(l driver.Link, f cidr.Family) error {
+	if err := h.refuse(l); err != nil {
+		return err
+	}
+	if h.best(l, f, anyPrefix).IsValid() {
+		return nil
+	}
+	return h.noAddress(l, f)
+}
+
+// noAddress returns an error about a link without an address that it can use.
+func (h host) noAddress(l driver.Link, f cidr.Family) error {
+	err := fmt.Errorf("interface %s has no usable %v address", l.Name, f)
+	if why := h.barredOf(l, f); why != "" {
+		return fmt.Errorf("%w: %s", err, why)
+	}
+	return err
+}
+
+func anyPrefix(netip.Prefix) bool { return true }
 
 // connected returns routes to the subnets of all addresses, for addresses that
 // were added without a route. Their metric is worse than the kernel's routes have.
@@ -77,12 +131,20 @@ func (h host) connected() []driver.Route {
 
 // complete fills in the addresses that the selector left open and checks the link.
 func (h host) complete(c *candidate) error {
+	if err := h.refuse(c.link); err != nil {
+		return err
+	}
 	for _, f := range h.families {
 		if !c.addrs[f].IsValid() {
-			c.addrs[f] = h.best(c.link, f, func(netip.Prefix) bool { return true })
+			c.addrs[f] = h.best(c.link, f, anyPrefix)
 		}
 		if !c.addrs[f].IsValid() {
-			return fmt.Errorf("interface %s has no usable %v address", c.link.Name, f)
+			return h.noAddress(c.link, f)
+		}
+		if i := slices.IndexFunc(c.link.Addrs, has(c.addrs[f])); i >= 0 {
+			if why := h.barredAddr(c.link, c.link.Addrs[i]); why != "" {
+				return errors.New(why)
+			}
 		}
 	}
 	for _, f := range cidr.Families {
@@ -100,14 +162,16 @@ func (c candidate) has(families []cidr.Family) bool {
 	return !slices.ContainsFunc(families, func(f cidr.Family) bool { return !c.addrs[f].IsValid() })
 }
 
-func owns(l driver.Link, a netip.Addr) bool {
-	return slices.ContainsFunc(l.Addrs, func(la driver.LinkAddr) bool { return la.Prefix.Addr() == a })
+func owns(l driver.Link, a netip.Addr) bool { return slices.ContainsFunc(l.Addrs, has(a)) }
+
+func has(a netip.Addr) func(driver.LinkAddr) bool {
+	return func(la driver.LinkAddr) bool { return la.Prefix.Addr() == a }
 }
 
 // best returns the link's best accepted address of a family: the one in use, or
 // else global before link-local, permanent before dynamic, stable before
-// temporary, and among equals the first listed. It ignores deprecated addresses
-// and those that cannot be on a wire. A link-local address in use is kept only while
+// temporary, and among equals the first listed. It ignores deprecated addresses,
+// barred ones and those that cannot be on a wire. A link-local address in use is kept only while
 // there is no global one, since peers refuse it.
 func (h host) best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool) netip.Addr {
 	var found netip.Addr
@@ -115,7 +179,7 @@ func (h host) best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool)
 	for _, la := range l.Addrs {
 		a := la.Prefix.Addr()
 		usable := a.IsGlobalUnicast() || a.IsLinkLocalUnicast()
-		if cidr.FamilyOf(a) != f || la.Deprecated || !usable || !accept(la.Prefix) {
+		if cidr.FamilyOf(a) != f || la.Deprecated || !usable || !accept(la.Prefix) || h.barredAddr(l, la) != "" {
 			continue
 		}
 		if l.Name == h.used.Link && a == h.used.Addr(f) && a.IsGlobalUnicast() {

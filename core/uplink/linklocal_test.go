@@ -3,6 +3,7 @@ package uplink
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -14,7 +15,7 @@ func TestLinkLocalIsNotKept(t *testing.T) {
 	global := driver.LinkAddr{Prefix: netip.MustParsePrefix("fd00:64::2/64"), Permanent: true}
 	link := driver.Link{Name: "eth0", Index: 7, MTU: 1500, Up: true}
 	route := driver.Route{Dst: netip.MustParsePrefix("::/0"), Hops: []driver.Hop{{Link: "eth0"}}}
-	var used Uplink
+	var m Memory
 	for _, step := range []struct {
 		addrs []driver.LinkAddr
 		want  driver.LinkAddr
@@ -24,10 +25,11 @@ func TestLinkLocalIsNotKept(t *testing.T) {
 		{[]driver.LinkAddr{local, global}, global},
 	} {
 		link.Addrs = step.addrs
-		var err error
-		used, err = Select(Options{}, v6, driver.HostFacts{Links: []driver.Link{link}, Routes: []driver.Route{route}}, used)
-		if err != nil || used.PublicIPv6 != step.want.Prefix.Addr() {
-			t.Fatalf("of %v: %v, %v; want %v", step.addrs, used, err, step.want.Prefix.Addr())
+		facts := driver.HostFacts{Links: []driver.Link{link}, Routes: []driver.Route{route}}
+		d := Choose(Options{}, v6, Host{Facts: facts}, m, time.Time{})
+		if d.Trouble != nil || d.Used.PublicIPv6 != step.want.Prefix.Addr() {
+			t.Fatalf("of %v: %v, %v; want %v", step.addrs, d.Used, d.Trouble, step.want.Prefix.Addr())
 		}
+		m = d.Memory
 	}
 }

@@ -6,9 +6,14 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/driver"
 )
+
+// defaultFlag stands for the choice without a flag.
+const defaultFlag = "default route"
 
 var publicFlag = [2]string{cidr.V4: "--public-ip", cidr.V6: "--public-ipv6"}
 
@@ -16,13 +21,16 @@ var publicFlag = [2]string{cidr.V4: "--public-ip", cidr.V6: "--public-ipv6"}
 type selector struct {
 	flag   string
 	choose func(host) (candidate, error)
+	// fits reports whether a former choice by the flag is still what the flag asks for; nil: it always is.
+	fits func(Uplink) bool
 }
 
 // selectors returns the selectors to try, in order (interop section 8).
 func (o Options) selectors(public [2]netip.Addr, families []cidr.Family) []selector {
 	var list []selector
-	add := func(choose func(host) (candidate, error), format string, args ...any) {
-		list = append(list, selector{fmt.Sprintf(format, args...), choose})
+	add := func(choose func(host) (candidate, error), format string, args ...any) *selector {
+		list = append(list, selector{flag: fmt.Sprintf(format, args...), choose: choose})
+		return &list[len(list)-1]
 	}
 	for _, value := range o.Ifaces {
 		if a, err := netip.ParseAddr(value); err == nil {
@@ -42,15 +50,22 @@ func (o Options) selectors(public [2]netip.Addr, families []cidr.Family) []selec
 	}
 	for _, f := range families {
 		if public[f].IsValid() {
-			add(byAddr(public[f], public), "%s %q", publicFlag[f], public[f])
+			add(byAddr(public[f], public), "%s %q", publicFlag[f], public[f]).fits = func(u Uplink) bool {
+				return f == cidr.V6 || !u.IPv6.IsValid() || !public[cidr.V6].IsValid() || u.IPv6 == public[cidr.V6]
+			}
 			return list
 		}
 	}
 	if o.FromNode {
-		add(byNode(o), "--iface-from-node")
+		add(byNode(o), "--iface-from-node").fits = func(u Uplink) bool {
+			differs := func(f cidr.Family) bool {
+				return o.NodeIPs[f].IsValid() && u.Addr(f).IsValid() && u.Addr(f) != o.NodeIPs[f]
+			}
+			return !slices.ContainsFunc(families, differs)
+		}
 		return list
 	}
-	add(byDefault, "default route")
+	add(byDefault, defaultFlag)
 	return list
 }
 
@@ -126,7 +141,7 @@ func byName(name string) func(host) (candidate, error) {
 }
 
 // byRegex chooses the first link with a matching address in every family, or
-// else the first with a matching name.
+// else the first with a matching name. Links and addresses of the overlay do not count.
 func byRegex(pattern string) func(host) (candidate, error) {
 	return func(h host) (candidate, error) {
 		re, err := regexp.Compile(pattern)
@@ -139,17 +154,39 @@ func byRegex(pattern string) func(host) (candidate, error) {
 			for _, f := range h.families {
 				c.addrs[f] = h.best(l, f, matches)
 			}
-			if c.has(h.families) {
+			if c.has(h.families) && h.barred(l) == "" {
 				return c, nil
 			}
 		}
 		for _, l := range h.links() {
-			if re.MatchString(l.Name) {
+			if re.MatchString(l.Name) && h.barred(l) == "" {
 				return candidate{link: l}, nil
 			}
 		}
-		return candidate{}, errors.New("no interface matches by its addresses or its name")
+		return candidate{}, h.noMatch(re)
 	}
+}
+
+// noMatch returns an error that names the links of the overlay and the addresses that a pattern would match.
+func (h host) noMatch(re *regexp.Regexp) error {
+	var barred []string
+	for _, l := range h.facts.Links {
+		err := h.refuse(l)
+		for _, la := range l.Addrs {
+			why := h.barredAddr(l, la)
+			if err == nil && why != "" && re.MatchString(la.Prefix.Addr().String()) {
+				barred = append(barred, fmt.Sprintf("interface %s: %s", l.Name, why))
+			}
+		}
+		matches := func(la driver.LinkAddr) bool { return re.MatchString(la.Prefix.Addr().String()) }
+		if err != nil && (re.MatchString(l.Name) || slices.ContainsFunc(l.Addrs, matches)) {
+			barred = append(barred, err.Error())
+		}
+	}
+	if len(barred) == 0 {
+		return errors.New("no interface matches by its addresses or its name")
+	}
+	return fmt.Errorf("nothing else matches, but %s", strings.Join(barred, ", "))
 }
 
 // byReach chooses the link and the source address of packets to the address of
@@ -178,23 +215,41 @@ func byReach(o Options) func(host) (candidate, error) {
 	}
 }
 
-// byDefault chooses the link of the default route, which all families must share.
+// byDefault chooses the link of the default route, which all families must share. Of several hops, it takes the first.
 func byDefault(h host) (candidate, error) {
-	var c candidate
+	var names []string
 	for i, f := range h.families {
 		route, ok := h.defaultRoute(f)
 		if !ok {
-			return candidate{}, fmt.Errorf("there is no %v default route", f)
+			return candidate{}, h.noDefault(f)
 		}
-		l, ok := h.link(route.Hops[0].Link)
-		if !ok {
-			return candidate{}, fmt.Errorf("the %v default route leaves through unknown interface %q", f, route.Hops[0].Link)
+		further := h.leavesBy(route, f)
+		if _, known := h.link(further[0]); !known {
+			return candidate{}, fmt.Errorf("the %v default route leaves through unknown interface %q", f, further[0])
 		}
-		if i > 0 && l.Name != c.link.Name {
+		if i == 0 {
+			names = further
+			continue
+		}
+		shared := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !slices.Contains(further, n) })
+		if len(shared) == 0 {
 			return candidate{}, fmt.Errorf("the IPv4 route leaves through %s, the IPv6 route through %s: choose with --iface",
-				c.link.Name, l.Name)
+				names[0], further[0])
 		}
-		c.link = l
+		names = shared
 	}
-	return c, nil
+	l, _ := h.link(names[0])
+	return candidate{link: l}, nil
+}
+
+// noDefault returns why there is no default route that counts.
+func (h host) noDefault(f cidr.Family) error {
+	for _, r := range h.defaults(f) {
+		for _, hop := range r.Hops {
+			if l, ok := h.link(hop.Link); ok && h.refuseHop(l, f) != nil {
+				return fmt.Errorf("the only %v default routes do not count: %w", f, h.refuseHop(l, f))
+			}
+		}
+	}
+	return fmt.Errorf("there is no %v default route", f)
 }

@@ -3,6 +3,7 @@ package uplink
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -27,13 +28,17 @@ type Options struct {
 // family that is off are invalid.
 type Uplink struct {
 	Link       string
-	MTU        int        // bytes
+	MTU        int        // of the way to the peers, in bytes
 	IP         netip.Addr // on the link
 	IPv6       netip.Addr
 	PublicIP   netip.Addr // for peers
 	PublicIPv6 netip.Addr
 	// PassedOver says why each selector before the chosen one failed.
 	PassedOver string `json:",omitempty"`
+	// By is the flag that chose the link, or "default route".
+	By string `json:",omitempty"`
+	// RouteMTU is the bound of the default route of each family to MTU; 0: none.
+	RouteMTU [2]int `json:",omitzero"`
 }
 
 // Addr returns the link's own address of one family.
@@ -46,35 +51,58 @@ func (u Uplink) Public(f cidr.Family) netip.Addr {
 	return cidr.Pick(f, u.PublicIP, u.PublicIPv6)
 }
 
-// Select chooses the uplink for the families of the network. It keeps the link
-// and the addresses in use as long as they are valid: peers know them, and
-// another address or a better route that appears later is no reason to move.
-// The zero Uplink means that none is in use. The error says why each selector failed.
-func Select(opts Options, network config.Network, facts driver.HostFacts, used Uplink) (Uplink, error) {
-	public, err := opts.public()
+// Select chooses the uplink for the families of the network, for a host on which none is in use. The error says why
+// each selector failed.
+func Select(opts Options, network config.Network, on Host) (Uplink, error) {
+	h, err := newHost(opts, network, on, Uplink{})
 	if err != nil {
 		return Uplink{}, err
 	}
-	h := host{facts: facts, used: used}
+	u, _, err := h.fresh()
+	return u, err
+}
+
+// newHost returns the facts for a choice by these options.
+func newHost(opts Options, network config.Network, on Host, used Uplink) (host, error) {
+	h := host{facts: on.Facts, own: Own{Devices: on.Own.Devices}, used: used}
+	h.own.Networks = slices.Concat(on.Own.Networks, network.Off)
 	for _, f := range cidr.Families {
 		if network.Of(f).Enabled() {
 			h.families = append(h.families, f)
+			h.own.Networks = append(h.own.Networks, network.Of(f).Network)
 		}
 	}
+	public, err := opts.public()
+	if err != nil {
+		return h, err
+	}
+	for f, a := range public {
+		if network, inside := h.overlay(a); inside {
+			return h, fmt.Errorf("%s %q: the address is inside the network %s, and no peer reaches it",
+				publicFlag[f], a, network)
+		}
+	}
+	h.public = public
+	h.selectors = opts.selectors(public, h.families)
+	return h, nil
+}
+
+// fresh returns the choice of the first selector that has one, and the selector's place.
+func (h host) fresh() (u Uplink, place int, err error) {
 	var failed []string
-	for _, s := range opts.selectors(public, h.families) {
+	for i, s := range h.selectors {
 		c, err := s.choose(h)
 		if err == nil {
 			err = h.complete(&c)
 		}
 		if err == nil {
-			u := c.uplink(h.families, public)
-			u.PassedOver = strings.Join(failed, "; ")
-			return u, nil
+			u := h.uplink(c)
+			u.By, u.PassedOver = s.flag, strings.Join(failed, "; ")
+			return u, i, nil
 		}
 		failed = append(failed, fmt.Sprintf("%s: %v", s.flag, err))
 	}
-	return Uplink{}, fmt.Errorf("no usable interface: %s", strings.Join(failed, "; "))
+	return Uplink{}, 0, fmt.Errorf("no usable interface: %s", strings.Join(failed, "; "))
 }
 
 // public parses the public addresses, each invalid if absent.
@@ -102,10 +130,11 @@ type candidate struct {
 	addrs [2]netip.Addr
 }
 
-func (c candidate) uplink(families []cidr.Family, public [2]netip.Addr) Uplink {
-	u := Uplink{Link: c.link.Name, MTU: c.link.MTU, IP: c.addrs[cidr.V4], IPv6: c.addrs[cidr.V6]}
-	for _, f := range families {
-		a := public[f]
+func (h host) uplink(c candidate) Uplink {
+	u := Uplink{Link: c.link.Name, IP: c.addrs[cidr.V4], IPv6: c.addrs[cidr.V6]}
+	u.MTU, u.RouteMTU = h.mtu(c.link, c.addrs)
+	for _, f := range h.families {
+		a := h.public[f]
 		if !a.IsValid() {
 			a = c.addrs[f]
 		}

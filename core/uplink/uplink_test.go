@@ -174,7 +174,7 @@ var selections = []struct {
 func TestSelect(t *testing.T) {
 	for _, c := range selections {
 		t.Run(c.name, func(t *testing.T) {
-			u, err := Select(c.opts, c.network, facts(), Uplink{})
+			u, err := Select(c.opts, c.network, Host{Facts: facts()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +183,7 @@ func TestSelect(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 			for _, l := range facts().Links {
-				if l.Name == u.Link && l.MTU != u.MTU {
+				if l.Name == u.Link && !l.Loopback && l.MTU != u.MTU {
 					t.Errorf("MTU %d, want %d", u.MTU, l.MTU)
 				}
 			}
@@ -200,7 +200,7 @@ func TestPassedOver(t *testing.T) {
 			Ifaces: []string{"wlan0"}, Regexes: []string{"wlan"}, CanReach: "8.8.8.8",
 		},
 	} {
-		if u, err := Select(opts, v4, facts(), Uplink{}); err != nil || u.PassedOver != want {
+		if u, err := Select(opts, v4, Host{Facts: facts()}); err != nil || u.PassedOver != want {
 			t.Errorf("%+v: passed over %q, error %v; want %q", opts, u.PassedOver, err, want)
 		}
 	}
@@ -305,7 +305,7 @@ func TestSelectErrors(t *testing.T) {
 		{Options{PublicIPv6: "::ffff:1.2.3.4"}, v6,
 			`--public-ipv6 "::ffff:1.2.3.4": want an IPv6 address that peers can reach`},
 	} {
-		if _, err := Select(c.opts, c.network, facts(), Uplink{}); err == nil || err.Error() != c.want {
+		if _, err := Select(c.opts, c.network, Host{Facts: facts()}); err == nil || err.Error() != c.want {
 			t.Errorf("%+v\n got %v\nwant %s", c.opts, err, c.want)
 		}
 	}
@@ -337,7 +337,7 @@ func TestSelectByRouteErrors(t *testing.T) {
 		{Options{CanReach: "8.8.8.8"}, v4, blind,
 			`no usable interface: --iface-can-reach "8.8.8.8": there is no route to 8.8.8.8`},
 	} {
-		if _, err := Select(c.opts, c.network, c.facts, Uplink{}); err == nil || err.Error() != c.want {
+		if _, err := Select(c.opts, c.network, Host{Facts: c.facts}); err == nil || err.Error() != c.want {
 			t.Errorf("%+v\n got %v\nwant %s", c.opts, err, c.want)
 		}
 	}
@@ -368,7 +368,7 @@ func TestBestAddress(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := driver.HostFacts{Links: []driver.Link{{Name: "eth0", MTU: 1500, Addrs: c.addrs}}}
-			u, err := Select(Options{Ifaces: []string{"eth0"}}, v6, f, Uplink{})
+			u, err := Select(Options{Ifaces: []string{"eth0"}}, v6, Host{Facts: f})
 			if text(u.IPv6) != c.want || (err == nil) != (c.want != "") {
 				t.Errorf("got %v, %v, want %s", u.IPv6, err, c.want)
 			}
@@ -413,7 +413,7 @@ func TestLookup(t *testing.T) {
 func TestSelectLeavesTheFactsAlone(t *testing.T) {
 	f := facts()
 	f.Routes = append(make([]driver.Route, 0, 64), f.Routes...)
-	if _, err := Select(Options{CanReach: "8.8.8.8"}, dual, f, Uplink{}); err != nil {
+	if _, err := Select(Options{CanReach: "8.8.8.8"}, dual, Host{Facts: f}); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(facts(), f, byValue, cmpopts.EquateComparable(netip.Prefix{})); d != "" {
@@ -439,39 +439,5 @@ func TestDirect(t *testing.T) {
 	}
 	if got, ok := Direct(nil, netip.MustParseAddr("192.168.1.77")); ok {
 		t.Errorf("direct through %q without a route", got)
-	}
-}
-
-// TestInUse lets addresses and routes appear beside those in use. The choice stays
-// until the interface or address in use is no longer valid.
-func TestInUse(t *testing.T) {
-	addr := func(text string) driver.LinkAddr {
-		return driver.LinkAddr{Prefix: netip.MustParsePrefix(text), Permanent: true}
-	}
-	route := func(link string, metric uint32) driver.Route {
-		return driver.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Metric: metric, Hops: []driver.Hop{{Link: link}}}
-	}
-	one, two := addr("192.168.1.1/24"), addr("192.168.1.100/24")
-	other := driver.Link{Name: "eth1", Index: 3, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{addr("172.16.0.1/24")}}
-	for name, opts := range map[string]Options{
-		"default": {}, "by name": {Ifaces: []string{"eth0"}}, "by regex": {Regexes: []string{"^eth"}},
-	} {
-		link := driver.Link{Name: "eth0", Index: 7, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{one}}
-		f := driver.HostFacts{Links: []driver.Link{link}, Routes: []driver.Route{route("eth0", 100)}}
-		used, err := Select(opts, v4, f, Uplink{})
-		if err != nil || used.IP != one.Prefix.Addr() {
-			t.Fatalf("%s: %v, %v", name, used, err)
-		}
-		link.Addrs = []driver.LinkAddr{two, one}
-		f.Links, f.Routes = []driver.Link{other, link}, []driver.Route{route("eth1", 10), route("eth0", 100)}
-		if u, err := Select(opts, v4, f, used); err != nil || u != used {
-			t.Errorf("%s: moves to %v, %v", name, u, err)
-		}
-		link.Addrs = []driver.LinkAddr{two}
-		f.Links = []driver.Link{link}
-		f.Routes = f.Routes[1:]
-		if u, err := Select(opts, v4, f, used); err != nil || u.PublicIP != two.Prefix.Addr() {
-			t.Errorf("%s: keeps an address that is gone: %v, %v", name, u, err)
-		}
 	}
 }

@@ -227,6 +227,15 @@ func (n *netnsNode) ReuseIndex(dev, other string) error {
 	return nil
 }
 
+// AddNIC implements [lang.NICAdder]. The other end of the pair stays on the host, so nothing answers.
+func (n *netnsNode) AddNIC(dev string) error {
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: dev}, PeerName: dev + "-far"}
+	if err := n.Netlink().LinkAdd(pair); err != nil {
+		return fmt.Errorf("node %s: add %s: %w", n.Name, dev, err)
+	}
+	return errors.Join(n.SetUp(dev), n.SetUp(pair.PeerName))
+}
+
 func (n *netnsNode) UplinkAddress(ip netip.Addr) error {
 	return n.node.SetUplinkAddr(netip.PrefixFrom(ip, n.node.Underlay(cidr.FamilyOf(ip)).Bits()))
 }

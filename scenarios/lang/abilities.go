@@ -216,6 +216,12 @@ type LinkEditor interface {
 	ReuseIndex(dev, other string) error
 }
 
+// NICAdder is a host that can get a further network card.
+type NICAdder interface {
+	// AddNIC adds a network card that is up and leads nowhere.
+	AddNIC(dev string) error
+}
+
 // TableFlusher empties a host's tables, one device at a time.
 type TableFlusher interface {
 	FlushRoutes(dev string) error

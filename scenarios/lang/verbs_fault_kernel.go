@@ -116,6 +116,7 @@ func faultDivert(s *Session, _ string, n Node, a *args, _ string) error {
 // faultUplink performs
 //
 //	fault n2 uplink down|up|down-up|address=192.168.64.77|mtu=1400
+//	fault n2 uplink no-address  as when DHCP fails, until the heal
 //	fault n2 uplink twin=n1  n2 gets the address that n1 has, until the heal
 //	fault n2 uplink vip=192.168.64.150
 //	                         a second address, until the heal or until another node gets it
@@ -128,6 +129,7 @@ func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 	down := a.flag("down")
 	up := a.flag("up")
 	bounce := a.flag("down-up")
+	addressless := a.flag("no-address")
 	u, err := afterArgs[Uplink](s, n, a)
 	if err != nil {
 		return err
@@ -144,6 +146,8 @@ func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 			return err
 		}
 		return u.UplinkUp()
+	case addressless:
+		return s.loseAddress(name, n, u)
 	case mtu > 0:
 		s.mtus[name] = mtu
 		return u.UplinkMTU(mtu)
@@ -159,7 +163,7 @@ func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 		s.moved[hostFamily{name, cidr.FamilyOf(ip)}] = ip
 		return u.UplinkAddress(ip)
 	}
-	return fmt.Errorf("fault uplink: want down, up, down-up, address=IP, twin=NODE, vip=IP or mtu=N")
+	return fmt.Errorf("fault uplink: want down, up, down-up, no-address, address=IP, twin=NODE, vip=IP or mtu=N")
 }
 
 // floatAddress gives a node a second address, and takes it from the node that had

@@ -31,6 +31,12 @@ func extras() []fault {
 				return []Step{{Line: d.fill("fault N block udp port=" + ports[d.top.backend])}}
 			}},
 		{name: "foreign-object", weight: 1, fits: func(s shape) bool { return s.family != "v6" }, draw: foreignObject},
+		one("default-route-gone", "fault N default-route off"),
+		several("second-nic", at(0, "fault N nic eth1 address=172.20.0.1/24"),
+			at(20*time.Second, "fault N default-route off"), at(20*time.Second, "restart N")),
+		several("uplink-address-gone", at(0, "fault N nic eth1 address=172.20.0.1/24"), at(0, "fault N uplink no-address"),
+			at(6*time.Minute, "heal")),
+		{name: "default-route-of-pods", weight: 1, fits: func(s shape) bool { return s.family != "v6" }, draw: defaultOfPods},
 		{name: "key-gone", weight: 1, fits: hasKey, draw: func(d *drawing) []Step {
 			steps := []Step{at(0, "fault N key gone"), at(time.Duration(d.pause()), "restart N")}
 			return d.fillAll(steps[:1+d.rng.IntN(2)]) // a running node sees it at its next look
@@ -49,6 +55,17 @@ func mayUseTUN(s shape) bool {
 // hasKey is for clusters whose nodes have a private key of WireGuard, or may change to a backend that has one.
 func hasKey(s shape) bool {
 	return s.backend == "wireguard" || s.change && slices.Contains(changesFrom(s), "wireguard")
+}
+
+// defaultOfPods gives the bridge of the pods a default route, as a DHCP client does that finds it, takes the uplink's
+// away, and restarts the daemon.
+func defaultOfPods(d *drawing) []Step {
+	steps := d.fillAll([]Step{at(0, "fault N add"), at(0, "fault N default-route off"), at(time.Second, "restart N"),
+		at(time.Duration(d.pause()), "fault N remove")})
+	for _, i := range []int{0, 3} {
+		steps[i].Input = "route 0.0.0.0/0 dev cni0 metric 205 scope 253 proto 16"
+	}
+	return steps
 }
 
 // foreignObject adds a route or an address of another program, and removes it later.

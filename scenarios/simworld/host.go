@@ -356,6 +356,11 @@ func (n *simNode) removePod() error {
 	return nil
 }
 
+// AddNIC implements [lang.NICAdder].
+func (n *simNode) AddNIC(dev string) error {
+	return n.AddEthernet(dataplane.Link{Name: dev, MTU: n.world.top.MTU, Up: true})
+}
+
 func (n *simNode) UplinkDown() error { return n.LinkDown("eth0") }
 
 func (n *simNode) UplinkUp() error {

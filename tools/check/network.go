@@ -17,7 +17,13 @@ func (f *Facts) uplink() []Finding {
 	if f.Network == nil {
 		return nil
 	}
-	chosen, err := uplink.Select(uplink.Options{}, *f.Network, f.Host, uplink.Uplink{})
+	on := uplink.Host{Facts: f.Host}
+	for _, l := range f.Host.Links {
+		if all.NamesDevice(l.Name) {
+			on.Own.Devices = append(on.Own.Devices, l.Name)
+		}
+	}
+	chosen, err := uplink.Select(uplink.Options{}, *f.Network, on)
 	if err != nil {
 		return []Finding{{Level: Failure, Topic: "interface", Text: err.Error(), Remedy: "flanneld --iface=NAME"}}
 	}

@@ -87,6 +87,7 @@ func Watch(o Options) *Invariants {
 	o.World.Always("way-shared", i.checkCrossing)
 	o.World.Always("networks-decided", i.checkVerdicts)
 	o.World.Always("clear-text", i.noteOffers)
+	o.World.Always("uplink-returns", i.checkReturns)
 	if o.Config != "" {
 		i.takeConfig(o.Config)
 		o.Store.OnNodeWrite(i.wroteNode)
@@ -146,6 +147,7 @@ func (i *Invariants) wrote(w store.Write) {
 		i.checkWrite(w, h)
 		if w.New != nil && w.New.Flaw == "" {
 			i.nodes[w.Client].notePublished(w.New.Lease)
+			i.checkSane(i.nodes[w.Client], w.New.Lease)
 			i.nodes[w.Client].noteBlind(w)
 		}
 	}

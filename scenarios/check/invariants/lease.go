@@ -235,7 +235,7 @@ func (i *Invariants) exited(n *Node, exit node.Exit) {
 	if exit.Status == 0 || firstConfigIsBad || i.about.ExitOnLoss {
 		return
 	}
-	if _, err := uplink.Select(uplink.Options{}, i.config, n.Facts(), uplink.Uplink{}); err != nil {
+	if _, err := uplink.Select(uplink.Options{}, i.config, uplink.Host{Facts: n.Facts()}); err != nil {
 		return
 	}
 	i.broken("stays-up", "the daemon of %s exits with %d: %s", n.name, exit.Status, exit.Reason)

@@ -84,6 +84,8 @@ type Node struct {
 
 	pen pen
 
+	left left // the uplink to which the node has to return
+
 	made map[string]madeDevice // by name
 
 	surface surface
@@ -124,6 +126,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.refused, n.verdict = false, verdict{}
 		n.resumable, n.resumed = n.savedRun()
 		n.leaving = false
+		n.left = n.savedLeft()
 		n.lost = accident{}
 		n.dispute.open = false
 		n.claims, n.published = claims{compared: n.claims.compared, lacks: n.claims.lacks}, publication{}
@@ -219,6 +222,7 @@ func (m watchedMachine) Ready() node.Effects {
 	n.notePlans(r.Lanes[node.CloudLane].Plan)
 	n.began(r)
 	n.checkDifference(r, m.Machine)
+	n.noteMoves(r.Events)
 	c := counts{lines: len(r.Events)}
 	for _, e := range r.Lanes {
 		c.ops += len(e.Plan)
