@@ -54,6 +54,15 @@ nft add table ip flannel-ipv4
 nft add chain ip flannel-ipv4 forward '{ type filter hook forward priority filter; }'
 `
 
+// guard holds the rules that our daemon leaves of a change of backend; upstream has none.
+const guard = `
+iptables -N FLANNEL-INPUT
+iptables -A FLANNEL-INPUT -p udp --dport 8472 -m comment --comment "flanneld guard 10.5.0.0/16" -j DROP
+iptables -I INPUT -p udp --dport 8472 -m comment --comment "flanneld guard" -j FLANNEL-INPUT
+nft add chain ip flannel-ipv4 input '{ type filter hook input priority filter; }'
+nft add rule ip flannel-ipv4 input ip saddr '{ 192.168.64.2, 192.168.64.7 }' return
+`
+
 // photo prints everything on a host that cleanup may touch. To name devices' peers ip opens all namespaces with names,
 // and complains of those that other programs are removing.
 const photo = `
@@ -139,7 +148,7 @@ var _ = Describe("cleanup", Ordered, func() {
 		_, err := node.Shell(ctx, foreign)
 		Expect(err).NotTo(HaveOccurred())
 		before := photograph(ctx, node)
-		_, err = node.Shell(ctx, upstreamObjects)
+		_, err = node.Shell(ctx, upstreamObjects+guard)
 		Expect(err).NotTo(HaveOccurred())
 		for _, f := range cidr.Families {
 			ours := regexp.MustCompile("(?m)^.*another program.*\n").ReplaceAllString(filled(f), "")
@@ -170,7 +179,7 @@ var _ = Describe("cleanup", Ordered, func() {
 		listed := clean(ctx, node, options, true)
 		Expect(cmp.Diff(full, photograph(ctx, node))).To(BeEmpty(), "a dry run changes nothing")
 		Expect(filepath.Join(root, "run/flannel/subnet.env")).To(BeARegularFile())
-		Expect(kinds(listed.Items)).To(Equal(map[string]int{"link": 1, "route": 2, "chain": 5, "file": 4, "folder": 1}))
+		Expect(kinds(listed.Items)).To(Equal(map[string]int{"link": 1, "route": 2, "chain": 7, "file": 4, "folder": 1}))
 
 		result := clean(ctx, node, options, false)
 		Expect(result.Trouble()).To(BeFalse(), "%+v", result)

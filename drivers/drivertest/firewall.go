@@ -26,6 +26,10 @@ type FirewallWorld interface {
 	// Harm changes the packet filter behind the driver's back, as an administrator
 	// or another program would.
 	Harm(ctx context.Context, h Harm) error
+
+	// Admits sends a packet to the host, by the link "eth0" or from the host to itself, and reports whether it
+	// passes the hook input. The source is an address of the segment of eth0, or with "lo" the host's own.
+	Admits(ctx context.Context, p dataplane.Packet) (bool, error)
 }
 
 // Harm is one foreign change to a packet filter. The comment of the verb names
@@ -46,8 +50,8 @@ const (
 	FlushRuleset  HarmVerb = "flush-ruleset"  // nft flush ruleset
 	FlushIPTables HarmVerb = "flush-iptables" // iptables -F and ip6tables -F for both tables
 	// MoveJumps puts the jumps to our chains first in iptables, with a rule behind
-	// them that accepts packets with the mark 0x1/0x1, and gives our nftables
-	// chains another priority.
+	// them that accepts packets with the mark 0x1/0x1, those in INPUT behind such a
+	// rule, and gives our nftables chains another priority.
 	MoveJumps HarmVerb = "move-jumps"
 	Stray     HarmVerb = "stray"   // Rule goes first into each of our chains, and looks like our rules
 	Foreign   HarmVerb = "foreign" // Rule goes first into the shared iptables chain of Family and Hook
@@ -109,6 +113,8 @@ func (h *Harm) parseForeign(rest string) error {
 //
 //	harm     harms, one a line (see [ParseHarm]), which must succeed
 //	apply    ops on chains, one a line; prints "ok" or the error's class for each
+//	receive  packets of IPv4 or IPv6, one a line in the form of a rule without a verdict, such as
+//	         "in eth0 udp 8472 from 192.168.64.9/32"; prints whether each passes the hook input
 //	inspect  prints flannel's chains, and the foreign rules that block forwarded packets
 func RunFirewall(t *testing.T, root string, newWorld func(t *testing.T) FirewallWorld) {
 	datadriven.Walk(t, root+"/"+firewallCases, func(t *testing.T, path string) {
@@ -119,6 +125,8 @@ func RunFirewall(t *testing.T, root string, newWorld func(t *testing.T) Firewall
 				return harm(t, w, d)
 			case "apply":
 				return apply(t, w.Firewall().Apply, d)
+			case "receive":
+				return receive(t, w, d)
 			case "inspect":
 				return inspect(t, w, d)
 			}
@@ -139,6 +147,23 @@ func harm(t *testing.T, w FirewallWorld, d *datadriven.TestData) string {
 		}
 	}
 	return ""
+}
+
+func receive(t *testing.T, w FirewallWorld, d *datadriven.TestData) string {
+	var b strings.Builder
+	for line := range lines(d.Input) {
+		r, err := dataplane.ParseRule(line + " return")
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		packet := dataplane.Packet{In: r.In, Proto: r.Proto, Port: r.Port, Src: r.From.Prefix.Addr()}
+		passes, err := w.Admits(t.Context(), packet)
+		if err != nil {
+			d.Fatalf(t, "%s: %v", line, err)
+		}
+		fmt.Fprintln(&b, map[bool]string{true: "passes", false: "dropped"}[passes])
+	}
+	return b.String()
 }
 
 func inspect(t *testing.T, w FirewallWorld, d *datadriven.TestData) string {

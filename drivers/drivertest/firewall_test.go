@@ -33,7 +33,7 @@ func TestParseHarm(t *testing.T) {
 		{"foreign-table", `harm "foreign-table": want 1 words after the verb, have 0`},
 		{"policy", `harm "policy": rule "": line ends early`},
 		{"foreign ipv5 forward accept", `harm "foreign ipv5 forward accept": unknown family "ipv5"`},
-		{"foreign ipv4 input accept", `harm "foreign ipv4 input accept": unknown hook "input"`},
+		{"foreign ipv4 output accept", `harm "foreign ipv4 output accept": unknown hook "output"`},
 		{"foreign ipv4 forward", `harm "foreign ipv4 forward": rule "": line ends early`},
 	} {
 		if _, err := ParseHarm(c.line); err == nil || err.Error() != c.want {

@@ -156,12 +156,14 @@ func whereOurs(command string) string {
 	return bothFamilies("if $TABLES -n -L FLANNEL-FWD >/dev/null 2>&1; then " + command + "; fi")
 }
 
-// moveJumps puts flannel's jumps first, and a foreign rule behind them.
+// moveJumps puts flannel's jumps first, and a foreign rule behind them. In INPUT it puts them behind such a rule.
 func moveJumps() string {
 	return whereOurs(`$TABLES -t nat -D POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG; ` +
 		`$TABLES -t nat -I POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG; ` +
 		`$TABLES -t nat -A POSTROUTING -m mark --mark 1/1 -j ACCEPT; ` +
 		`$TABLES -D FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD; ` +
 		`$TABLES -I FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD; ` +
-		`$TABLES -A FORWARD -m mark --mark 1/1 -j ACCEPT`)
+		`$TABLES -A FORWARD -m mark --mark 1/1 -j ACCEPT; ` +
+		`$TABLES -S INPUT | sed -n 's/^-A \(INPUT .* -j FLANNEL-INPUT\)$/\1/p' | while read -r JUMP; do ` +
+		`$TABLES -A INPUT -m mark --mark 1/1 -j ACCEPT; eval "$TABLES -D $JUMP; $TABLES -A $JUMP"; done`)
 }

@@ -2,6 +2,8 @@ package trace
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -31,6 +33,9 @@ func (w *walk) filtered(step, hook string, p packet) error {
 	switch {
 	case j.drops != "" && j.accepted != "":
 		w.note(step, "%s drops it, unless this accepts it before: %s", j.drops, j.accepted)
+	case j.drops != "" && isGuard(j.drops):
+		return w.end("fw_drop", step, "this host keeps the former backend only for the nodes that have not followed the "+
+			"change of backend: flannelctl change says how far each is", "%s drops it", j.drops)
 	case j.drops != "":
 		return w.end("fw_drop", step, "put a rule that accepts it before that one, or remove that one",
 			"%s drops it", j.drops)
@@ -39,6 +44,13 @@ func (w *walk) filtered(step, hook string, p packet) error {
 		w.note(step, "flannelctl cannot say whether this drops it: %s", rule)
 	}
 	return nil
+}
+
+// isGuard reports whether the rule that drops a packet at the hook input is flannel's.
+func isGuard(rule string) bool {
+	ours := []string{"of chain FLANNEL-INPUT ", "of chain input (nftables, table ip flannel-ipv4)",
+		"of chain input (nftables, table ip6 flannel-ipv6)"}
+	return slices.ContainsFunc(ours, func(chain string) bool { return strings.Contains(rule, chain) })
 }
 
 // outer is the packet of a tunnel, as filters see it.

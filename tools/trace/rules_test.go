@@ -186,6 +186,29 @@ func TestFiltersEndAWalk(t *testing.T) {
 	}
 }
 
+// A drop by flannel's guard of an unencrypted device is no rule to remove.
+func TestGuardDrops(t *testing.T) {
+	const rules = "*filter\n:INPUT ACCEPT [0:0]\n:FLANNEL-INPUT - [0:0]\n" +
+		"-A INPUT -p udp -m udp --dport 8472 -m comment --comment \"flanneld guard\" -j FLANNEL-INPUT\n" +
+		"-A FLANNEL-INPUT -i lo -m comment --comment \"flanneld guard 10.5.0.0/16\" -j RETURN\n" +
+		"-A FLANNEL-INPUT -s FROM -p udp -m udp --dport 8472 -m comment --comment \"flanneld guard 10.5.0.0/16\" " +
+		"-j RETURN\n" +
+		"-A FLANNEL-INPUT -p udp -m udp --dport 8472 -m comment --comment \"flanneld guard 10.5.0.0/16\" -j DROP\n"
+	for from, reason := range map[string]string{"192.168.64.2/32": "", "192.168.64.9/32": "fw_drop"} {
+		k := healthy(t)
+		k.routes["192.168.64.2"] = Route{Link: "eth0", Src: addr("192.168.64.1")}
+		k.view.Filters[cidr.V4] = []Filter{parseIPTables("iptables", strings.ReplaceAll(rules, "FROM", from))}
+		flow := Flow{Src: addr("10.5.2.7"), Dst: addr("10.5.1.7"), Size: 84, Proto: "tcp", Port: 80}
+		r, err := Walk(t.Context(), k, flow, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Reason != reason || (reason != "") != strings.Contains(r.Remedy, "flannelctl change") {
+			t.Errorf("with %s admitted, want %q:\n%s", from, reason, text(t, r))
+		}
+	}
+}
+
 // The rules come from the programs of the host. One that is not installed has none; one that fails is named.
 func TestReadingTheRules(t *testing.T) {
 	k := &Linux{Run: func(_ context.Context, argv ...string) ([]byte, error) {

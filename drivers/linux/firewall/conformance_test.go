@@ -15,7 +15,9 @@ import (
 // TestConformance records the suite's expectations: after adding a case, run it
 // with -rewrite and read the kernel's answers.
 func TestConformance(t *testing.T) {
-	drivertest.RunFirewall(t, "../../..", func(t *testing.T) drivertest.FirewallWorld { return newWorld(t, variantNFT) })
+	drivertest.RunFirewall(t, "../../..", func(t *testing.T) drivertest.FirewallWorld {
+		return &receiver{newScene(t, variantNFT), t}
+	})
 }
 
 // Firewall implements [drivertest.FirewallWorld].
@@ -80,18 +82,18 @@ func (w *world) harmChain(script *strings.Builder, h drivertest.Harm, c dataplan
 		fmt.Fprintf(script, "nft insert rule %s %s %s %s\n", words.ip, words.table, b.name, text)
 		return err
 	case c.Flavour == dataplane.IPTables && c.Hook == dataplane.Input:
-		for _, act := range []string{
-			"-D " + p.shared + " " + jumpSpec(p),
-			"-A " + p.shared + " -m mark --mark 0x1/0x1 -j ACCEPT",
-			"-A " + p.shared + " " + jumpSpec(p),
-		} {
-			fmt.Fprintf(script, "%s -t %s %s\n", words.iptables, p.table, act)
+		rules, err := c.Rules.List()
+		fmt.Fprintf(script, "%s -A %s -m mark --mark 0x1/0x1 -j ACCEPT\n", words.iptables, p.shared)
+		for _, kind := range entrants(rules) {
+			for _, act := range []string{"-D", "-A"} {
+				fmt.Fprintf(script, "%s %s %s %s\n", words.iptables, act, p.shared, jumpSpec(p, kind))
+			}
 		}
-		return nil
+		return err
 	case c.Flavour == dataplane.IPTables:
 		for _, act := range []string{
-			"-D " + p.shared + " " + jumpSpec(p),
-			"-I " + p.shared + " " + jumpSpec(p),
+			"-D " + p.shared + " " + jumpSpec(p, dataplane.Rule{}),
+			"-I " + p.shared + " " + jumpSpec(p, dataplane.Rule{}),
 			"-A " + p.shared + " -m mark --mark 0x1/0x1 -j ACCEPT",
 		} {
 			fmt.Fprintf(script, "%s -t %s %s\n", words.iptables, p.table, act)
@@ -106,6 +108,9 @@ func (w *world) harmChain(script *strings.Builder, h drivertest.Harm, c dataplan
 		text, ruleErr := nftRuleText(c.Family, r)
 		if ruleErr != nil {
 			return ruleErr
+		}
+		if r.Network.IsValid() {
+			text += fmt.Sprintf(" comment %q", r.Network)
 		}
 		fmt.Fprintf(script, "nft 'add rule %s %s %s %s'\n", words.ip, words.table, b.name, text)
 	}

@@ -54,22 +54,23 @@ type decoder struct {
 	family    cidr.Family
 	registers map[uint32]loaded
 	rule      dataplane.Rule
+	set       string // whose elements are the sources
 	seen      [fields]bool
 }
 
 // decodeRule reads the expressions of a rule. It returns false unless it
-// understands every bit of them.
-func decodeRule(f cidr.Family, exprs []byte) (dataplane.Rule, bool) {
+// understands every bit of them. If the rule has a set of sources, decodeRule returns its name.
+func decodeRule(f cidr.Family, exprs []byte) (rule dataplane.Rule, set string, ok bool) {
 	d := decoder{family: f, registers: map[uint32]loaded{}}
 	for name, data := range expressions(exprs) {
 		if d.rule.Verdict != "" || !d.expression(name, data) {
-			return dataplane.Rule{}, false
+			return dataplane.Rule{}, "", false
 		}
 	}
 	// A port means one thing with UDP and another with TCP.
 	udp := d.rule.Proto == dataplane.ProtoUDP
 	known := udp && d.seen[port] || !d.seen[port] && (!d.seen[protocol] || d.rule.Proto == dataplane.ProtoIPIP)
-	return d.rule, d.rule.Verdict != "" && known
+	return d.rule, d.set, d.rule.Verdict != "" && known
 }
 
 // expressions yields the expressions of a rule, except counters.
@@ -104,6 +105,8 @@ func (d *decoder) expression(name string, data []byte) bool {
 		return d.bitwise(a)
 	case "cmp":
 		return d.compare(a)
+	case "lookup":
+		return d.lookup(a)
 	case "immediate":
 		return d.immediate(a)
 	case "masq":
@@ -216,6 +219,19 @@ func (d *decoder) compare(a map[uint16][]byte) bool {
 		d.rule.To = m
 	}
 	return ok
+}
+
+// lookup reads the name of the set that holds the source.
+func (d *decoder) lookup(a map[uint16][]byte) bool {
+	l := d.registers[nl.BE32(a[unix.NFTA_LOOKUP_SREG])]
+	_, maps := a[unix.NFTA_LOOKUP_DREG]
+	whole := len(l.mask) == d.family.Bits()/8 && !slices.ContainsFunc(l.mask, func(b byte) bool { return b != 255 })
+	if l.of != source || d.seen[source] || maps || nl.BE32(a[unix.NFTA_LOOKUP_FLAGS]) != 0 || !whole {
+		return false
+	}
+	d.seen[source] = true
+	d.set = nl.Text(a[unix.NFTA_LOOKUP_SET])
+	return d.set != ""
 }
 
 // prefix returns the prefix with these first bytes and this mask.

@@ -59,7 +59,8 @@ func TestContract(t *testing.T) {
 -A FLANNEL-POSTRTG -s 10.5.0.0/16 -d 10.5.1.0/24 -m comment --comment "flanneld masq" -j RETURN
 -A FLANNEL-POSTRTG -s 10.5.1.0/24 -d 10.5.0.0/16 -m comment --comment "flanneld masq" -j RETURN
 -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD
--A INPUT -m comment --comment "flanneld guard" -j FLANNEL-INPUT
+-A INPUT -p ipencap -m comment --comment "flanneld guard" -j FLANNEL-INPUT
+-A INPUT -p udp -m udp --dport 8472 -m comment --comment "flanneld guard" -j FLANNEL-INPUT
 -A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG
 `
 	if d := cmp.Diff(iptables, strings.Join(have, "")); d != "" {

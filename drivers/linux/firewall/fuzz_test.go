@@ -93,7 +93,7 @@ func FuzzDecodeRule(f *testing.F) {
 	f.Add([]byte{20, 0, 1, 0, 12, 0, 1, 0, 'p', 'a', 'y', 'l', 'o', 'a', 'd', 0, 4, 0, 2, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, family := range cidr.Families {
-			if r, ok := decodeRule(family, b); ok {
+			if r, _, ok := decodeRule(family, b); ok {
 				if _, err := nftRuleText(family, r); err != nil {
 					t.Error(err)
 				}

@@ -188,12 +188,7 @@ func specOf(r dataplane.Rule, comment string) (string, error) {
 	if r.In != "" {
 		fmt.Fprintf(&b, "-i %s ", r.In)
 	}
-	switch r.Proto {
-	case dataplane.ProtoUDP:
-		fmt.Fprintf(&b, "-p udp -m udp --dport %d ", r.Port)
-	case dataplane.ProtoIPIP:
-		fmt.Fprintf(&b, "-p %d ", r.Proto)
-	}
+	b.WriteString(protocolSpec(r))
 	if r.Network.IsValid() {
 		comment += " " + r.Network.String()
 	}
@@ -211,9 +206,20 @@ func specOf(r dataplane.Rule, comment string) (string, error) {
 	return b.String(), nil
 }
 
-// jumpSpec writes the rule that leads from the shared chain to ours.
-func jumpSpec(p place) string {
-	return fmt.Sprintf("-m comment --comment %q -j %s", p.comment, p.own)
+// protocolSpec writes the part of a rule that selects packets by protocol and port.
+func protocolSpec(r dataplane.Rule) string {
+	switch r.Proto {
+	case dataplane.ProtoUDP:
+		return fmt.Sprintf("-p udp -m udp --dport %d ", r.Port)
+	case dataplane.ProtoIPIP:
+		return fmt.Sprintf("-p %d ", r.Proto)
+	}
+	return ""
+}
+
+// jumpSpec writes the rule that leads packets of a kind from the shared chain to ours.
+func jumpSpec(p place, kind dataplane.Rule) string {
+	return fmt.Sprintf("%s-m comment --comment %q -j %s", protocolSpec(kind), p.comment, p.own)
 }
 
 // multicast returns the groups of a family, which rule 5 exempts (interop 7).

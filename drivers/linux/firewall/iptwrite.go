@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,40 +37,55 @@ func script(changes []change) (string, error) {
 		fmt.Fprintf(&b, "*%s\n", p.table)
 		// Declaring a chain empties it if it exists, and creates it otherwise.
 		fmt.Fprintf(&b, ":%s - [0:0]\n", p.own)
+		var rules []dataplane.Rule
 		if c.want != nil {
-			rules, err := c.want.Rules.List()
+			var err error
+			rules, err = c.want.Rules.List()
 			if err != nil {
 				return "", err
 			}
-			for _, r := range rules {
-				spec, err := specOf(r, p.comment)
-				if err != nil {
-					return "", err
-				}
-				fmt.Fprintf(&b, "-A %s %s\n", p.own, spec)
+		}
+		for _, r := range rules {
+			spec, err := specOf(r, p.comment)
+			if err != nil {
+				return "", err
 			}
+			fmt.Fprintf(&b, "-A %s %s\n", p.own, spec)
 		}
 		for _, r := range c.found.former {
 			fmt.Fprintf(&b, "-D %s %s\n", p.shared, r.spec)
 		}
-		if c.want == nil || !c.found.placed {
-			for _, r := range c.found.jumps {
-				fmt.Fprintf(&b, "-D %s %s\n", p.shared, r.spec)
-			}
-		}
-		switch {
-		case c.want == nil:
-			fmt.Fprintf(&b, "-X %s\n", p.own)
-		case !c.found.placed:
-			at := "-A"
-			if c.hook == dataplane.Input {
-				at = "-I"
-			}
-			fmt.Fprintf(&b, "%s %s %s\n", at, p.shared, jumpSpec(p))
-		}
+		c.jump(&b, p, rules)
 		b.WriteString("COMMIT\n")
 	}
 	return b.String(), nil
+}
+
+// jump writes the changes of the jumps from the shared chain. At the hook input they come first, and lead only
+// the packets into our chain that its rules are about: it may be long.
+func (c change) jump(b *strings.Builder, p place, rules []dataplane.Rule) {
+	kinds := []dataplane.Rule{{}}
+	if c.hook == dataplane.Input {
+		kinds = entrants(rules)
+	}
+	keep := c.want != nil && c.found.placed && (c.hook != dataplane.Input || slices.Equal(kinds, c.found.kinds()))
+	if !keep {
+		for _, r := range c.found.jumps {
+			fmt.Fprintf(b, "-D %s %s\n", p.shared, r.spec)
+		}
+	}
+	switch {
+	case c.want == nil:
+		fmt.Fprintf(b, "-X %s\n", p.own)
+	case keep:
+		return
+	case c.hook == dataplane.Input:
+		for _, kind := range slices.Backward(kinds) {
+			fmt.Fprintf(b, "-I %s %s\n", p.shared, jumpSpec(p, kind))
+		}
+	default:
+		fmt.Fprintf(b, "-A %s %s\n", p.shared, jumpSpec(p, dataplane.Rule{}))
+	}
 }
 
 // write runs a script in one process, which waits that many seconds for the

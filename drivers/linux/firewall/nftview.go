@@ -67,7 +67,11 @@ func (n *nftables) lookOurs(v *nftView, f cidr.Family, t nftTable, chains []nftC
 			continue
 		}
 		if hook, ok := hookOf(c.name); ok {
-			v.chains = append(v.chains, neutral(f, hook, c, t, rules))
+			chain, err := n.neutral(f, hook, c, t, rules)
+			if err != nil {
+				return err
+			}
+			v.chains = append(v.chains, chain)
 		} else {
 			odd = "chain " + c.name + " beside it"
 		}
@@ -92,7 +96,9 @@ func hookOf(chain string) (dataplane.Hook, bool) {
 }
 
 // neutral returns the neutral form of one of our chains in nftables.
-func neutral(f cidr.Family, hook dataplane.Hook, c nftChain, t nftTable, rules []nftRule) dataplane.Chain {
+func (n *nftables) neutral(
+	f cidr.Family, hook dataplane.Hook, c nftChain, t nftTable, rules []nftRule,
+) (dataplane.Chain, error) {
 	out := dataplane.Chain{
 		ChainKey: dataplane.ChainKey{Flavour: dataplane.NFTables, Family: f, Hook: hook},
 		Jump:     dataplane.Placed,
@@ -112,19 +118,29 @@ func neutral(f cidr.Family, hook dataplane.Hook, c nftChain, t nftTable, rules [
 		if r.chain != c.name {
 			continue
 		}
-		rule, ok := decodeRule(f, r.exprs)
+		rule, set, ok := decodeRule(f, r.exprs)
 		if hook == dataplane.Input {
 			rule.Network, _ = netip.ParsePrefix(r.comment)
 		}
-		ok = ok && (hook == dataplane.Input || !rule.OfInput())
+		ok = ok && (hook == dataplane.Input || !rule.OfInput() && set == "")
+		sources := []netip.Prefix{rule.From.Prefix}
+		if set != "" && ok {
+			bounds, err := n.bounds(t.family, t.name, set)
+			if err != nil {
+				return out, err
+			}
+			sources, ok = prefixes(bounds)
+		}
 		if !ok {
 			out.Other = fmt.Sprintf("rule %d of the table has another form", i+1)
 			continue
 		}
-		list = append(list, rule)
+		for _, rule.From.Prefix = range sources {
+			list = append(list, rule)
+		}
 	}
 	out.Rules = dataplane.MakeRules(list...)
-	return out
+	return out, nil
 }
 
 // printIPTables computes the imprint of the iptables-nft chains that matter.

@@ -35,16 +35,18 @@ func (t *toolbox) writeNFT(ctx context.Context, ns namespace.Namespace, f cidr.F
 		if err != nil {
 			return err
 		}
-		for _, r := range rules {
-			text, err := nftRuleText(f, r)
+		for len(rules) > 0 {
+			n := sourcesFrom(c.Hook, rules)
+			text, err := nftSources(f, rules[:n])
 			if err != nil {
 				return err
 			}
 			rule := &knftables.Rule{Family: familyOf(f), Table: table.Name, Chain: b.name, Rule: text}
-			if r.Network.IsValid() {
-				rule.Comment = knftables.PtrTo(r.Network.String())
+			if network := rules[0].Network; network.IsValid() {
+				rule.Comment = knftables.PtrTo(network.String())
 			}
 			tx.Add(rule)
+			rules = rules[n:]
 		}
 	}
 	return ns.Do(func() error { return t.nft.Run(ctx, tx) })

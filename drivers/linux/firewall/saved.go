@@ -61,7 +61,7 @@ type found struct {
 	chain  bool      // the chain exists
 	rules  []iptRule // its rules
 	jumps  []iptRule // the jumps to it from the shared chain
-	placed bool      // there is one jump, in its place
+	placed bool      // there is one jump, or at the hook input one for each kind of packet, in its place
 	former []iptRule // rules of older releases in the shared chain
 }
 
@@ -95,13 +95,48 @@ func (s saved) at(f cidr.Family, h dataplane.Hook) found {
 			behind = append(behind, r)
 		}
 	}
-	out.placed = len(out.jumps) == 1 && out.jumps[0].spec == jumpSpec(p)
 	if h == dataplane.Input {
-		out.placed = out.placed && !slices.ContainsFunc(before, func(r iptRule) bool { return r.effect(p.own) == mayAccept })
+		accepts := func(r iptRule) bool { return r.effect(p.own) == mayAccept }
+		out.placed = out.leads(p) && !slices.ContainsFunc(before, accepts)
 		return out
 	}
-	out.placed = out.placed && !slices.ContainsFunc(behind, func(r iptRule) bool { return !mayFollow(h, r) })
+	out.placed = len(out.jumps) == 1 && out.jumps[0].spec == jumpSpec(p, dataplane.Rule{}) &&
+		!slices.ContainsFunc(behind, func(r iptRule) bool { return !mayFollow(h, r) })
 	return out
+}
+
+// kinds returns the kinds of packets that the jumps lead into the chain.
+func (f found) kinds() []dataplane.Rule {
+	var kinds []dataplane.Rule
+	for _, r := range f.jumps {
+		kinds = append(kinds, r.rule)
+	}
+	return kinds
+}
+
+// leads reports whether the jumps to the chain at the hook input lead the packets there that its rules are
+// about, and no others.
+func (f found) leads(p place) bool {
+	var rules []dataplane.Rule
+	for _, r := range f.rules {
+		rules = append(rules, r.rule)
+	}
+	want := entrants(rules)
+	return len(want) > 0 && slices.EqualFunc(f.jumps, want, func(have iptRule, want dataplane.Rule) bool {
+		return have.known && have.comment == p.comment && have.rule == want
+	})
+}
+
+// entrants returns the kinds of packets that rules at the hook input are about.
+func entrants(rules []dataplane.Rule) []dataplane.Rule {
+	var kinds []dataplane.Rule
+	for _, r := range rules {
+		kind := dataplane.Rule{Proto: r.Proto, Port: r.Port}
+		if r.Proto != 0 && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }
 
 // mayFollow reports whether a foreign rule may come after our jump. Foreign

@@ -29,6 +29,12 @@ func (f hostFirewall) Look(ctx context.Context, _ dataplane.Extent) (driver.Obse
 	return driver.Observation{State: f.n.state(), Facts: f.n.facts()}, nil
 }
 
+// AdmitsInput reports whether the packet filter lets a packet to the host pass.
+func (h *Host) AdmitsInput(p dataplane.Packet) bool {
+	_, drops := h.filter.dropsInput(p)
+	return !drops
+}
+
 // FirewallFacts returns the facts of the firewall lane.
 func (h *Host) FirewallFacts() driver.FirewallFacts { return h.filter.facts() }
 

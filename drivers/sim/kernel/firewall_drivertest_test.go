@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 	"github.com/flanneld/flannel/drivers/sim/simtest"
@@ -18,6 +19,11 @@ func TestFirewallConformance(t *testing.T) {
 
 // filtered is a host whose packet filter is tested.
 type filtered struct{ *kernel.Host }
+
+// Admits implements [drivertest.FirewallWorld].
+func (f filtered) Admits(_ context.Context, p dataplane.Packet) (bool, error) {
+	return f.AdmitsInput(p), nil
+}
 
 // Harm implements [drivertest.FirewallWorld].
 func (f filtered) Harm(_ context.Context, h drivertest.Harm) error {

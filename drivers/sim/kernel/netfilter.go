@@ -274,20 +274,25 @@ func (n *netfilter) dropsForward(in string, f cidr.Family, p dataplane.Packet) (
 }
 
 // dropsInput reports whether the host drops a packet that ends here, and which chain does.
-func (n *netfilter) dropsInput(h ipHeader, payload []byte) (by string, drops bool) {
+func (n *netfilter) dropsInput(p dataplane.Packet) (by string, drops bool) {
 	if n == nil || n.empty() {
 		return "", false
 	}
-	p := dataplane.Packet{In: cmp.Or(h.in, "lo"), Proto: h.proto, Src: h.src, Dst: h.dst}
-	if h.proto == protoUDP && len(payload) >= 4 {
-		p.Port = binary.BigEndian.Uint16(payload[2:])
-	}
-	f := h.family()
+	f := cidr.FamilyOf(p.Src)
 	if n.decideShared(sharedKey{f, dataplane.Input}, p, dataplane.Accept) == dataplane.Drop {
 		return "INPUT", true
 	}
 	own := dataplane.ChainKey{Flavour: dataplane.NFTables, Family: f, Hook: dataplane.Input}
 	return "input", n.decideOurs(own, p) == dataplane.Drop
+}
+
+// inputPacket returns the parts of a packet that the rules at the hook input match.
+func inputPacket(h ipHeader, payload []byte) dataplane.Packet {
+	p := dataplane.Packet{In: cmp.Or(h.in, "lo"), Proto: h.proto, Src: h.src, Dst: h.dst}
+	if h.proto == protoUDP && len(payload) >= 4 {
+		p.Port = binary.BigEndian.Uint16(payload[2:])
+	}
+	return p
 }
 
 // masquerades decides the source of a connection that begins with p:

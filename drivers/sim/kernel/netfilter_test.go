@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,6 +172,32 @@ func TestForwardDrop(t *testing.T) {
 		h.AddStrayRule(dataplane.Rule{Verdict: dataplane.Drop})
 		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
 		h.FlushRuleset()
+		wantDelivered(t, l.ping(t, f, PingOptions{}))
+	})
+}
+
+// TestGuardOfATunnel: the packets of a tunnel arrive from admitted hosts alone, and a drop names the chain.
+func TestGuardOfATunnel(t *testing.T) {
+	eachFirewall(t, func(t *testing.T, flavour dataplane.Flavour, f cidr.Family) {
+		l := overlay(t, 1, 2)
+		guard := func(from netip.Addr) {
+			key := dataplane.ChainKey{Flavour: flavour, Family: f, Hook: dataplane.Input}
+			vxlan := dataplane.Rule{Proto: dataplane.ProtoUDP, Port: 8472, Verdict: dataplane.Drop}
+			admits := vxlan
+			admits.From.Prefix, admits.Verdict = netip.PrefixFrom(from, f.Bits()), dataplane.Return
+			c := dataplane.Chain{ChainKey: key, Jump: dataplane.Placed, Rules: dataplane.MakeRules(admits, vxlan)}
+			must(t, l.hosts[1].Firewall().Apply(t.Context(), []dataplane.Op{{Verb: dataplane.Replace, Object: c}})[0])
+		}
+		guard(nodeAddr(f, 1))
+		wantDelivered(t, l.ping(t, f, PingOptions{}))
+		guard(nodeAddr(f, 3))
+		p := l.ping(t, f, PingOptions{})
+		wantDrop(t, p, DropFirewall, "n2")
+		chain := map[dataplane.Flavour]string{dataplane.IPTables: "INPUT", dataplane.NFTables: "input"}[flavour]
+		if !strings.Contains(p.String(), chain) {
+			t.Errorf("%s does not name the chain %s", p, chain)
+		}
+		l.hosts[1].FlushRuleset()
 		wantDelivered(t, l.ping(t, f, PingOptions{}))
 	})
 }

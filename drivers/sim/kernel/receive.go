@@ -144,7 +144,7 @@ func (s *stack) deliver(h ipHeader, payload []byte, p *Probe) {
 		s.drop(p, DropFirewall, "the host's own rules")
 		return
 	}
-	if by, drops := s.filter.dropsInput(h, payload); drops {
+	if by, drops := s.filter.dropsInput(inputPacket(h, payload)); drops {
 		s.drop(p, DropFirewall, by)
 		return
 	}
