@@ -7,7 +7,8 @@
 //
 //	ADD     make the delegate's configuration from the subnet file, keep it below
 //	        dataDir, take the addresses of former subnets off the delegate's bridge
-//	        if there is no pod on it, call the delegate's ADD, return its result
+//	        if there is no pod on it, call the delegate's ADD, note the addresses that
+//	        the bridge has by it, return its result
 //	CHECK   call the delegate's CHECK with the kept configuration, in the version of this
 //	        call's result
 //	DEL     call the delegate's DEL with the kept configuration, then remove it. The

@@ -23,9 +23,9 @@ import (
 type Plugin struct {
 	Exec invoke.Exec // starts the delegate; nil: found in CNI_PATH
 
-	// Clear removes the addresses of former subnets from a bridge without pods, such as
+	// Clear removes the given ones of its addresses from a bridge without pods, such as
 	// [bridge.Clear]. Nil: a bridge stays as it is.
-	Clear func(bridge string, present []netip.Prefix) (removed []netip.Prefix, err error)
+	Clear func(bridge string, isGiven func(netip.Prefix) bool) (removed []netip.Prefix, err error)
 }
 
 // Funcs returns the plugin's commands.
@@ -58,7 +58,10 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	p.clear(c, delegated)
+	bridge := gatewayOf(delegated)
+	if bridge != "" {
+		p.clear(c, bridge)
+	}
 	text, err := encode(delegated)
 	if err != nil {
 		return err
@@ -76,28 +79,43 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 	if err != nil {
 		return explain(delegated, "ADD", err)
 	}
+	if bridge != "" {
+		c.remember(bridge)
+	}
 	return types.PrintResult(result, c.CNIVersion)
 }
 
-// clear prepares the delegate's bridge. If that fails, the delegate reports the fault.
-func (p Plugin) clear(c conf, delegated map[string]any) {
+// gatewayOf returns the bridge to which the delegate gives the addresses of the pods' gateway; "" if there is none.
+func gatewayOf(delegated map[string]any) string {
 	gateway := delegated["isGateway"] == true || delegated["isDefaultGateway"] == true
-	if p.Clear == nil || pluginOf(delegated) != "bridge" || !gateway {
-		return // the addresses of the bridge are not the delegate's
+	if pluginOf(delegated) != "bridge" || !gateway {
+		return ""
 	}
 	name, _ := delegated["bridge"].(string)
-	name = cmp.Or(name, "cni0")
+	return cmp.Or(name, defaultBridge)
+}
+
+// remember notes the addresses of the bridge, for the time after the node's next subnet.
+func (c conf) remember(bridge string) {
+	env, err := readSubnetFile(c.SubnetFile)
+	if err == nil {
+		err = c.noteGateways(bridge, env)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "flannel: note the addresses of %s: %v\n", bridge, err)
+	}
+}
+
+// clear prepares the delegate's bridge. If that fails, the delegate reports the fault.
+func (p Plugin) clear(c conf, name string) {
+	if p.Clear == nil {
+		return
+	}
 	env, err := readSubnetFile(c.SubnetFile)
 	if err != nil {
 		return
 	}
-	var present []netip.Prefix
-	for _, subnet := range env.subnets {
-		if subnet.IsValid() {
-			present = append(present, subnet)
-		}
-	}
-	removed, err := p.Clear(name, present)
+	removed, err := p.Clear(name, c.gatewaysOf(name, env).isFormer)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "flannel: %v\n", err)
 	}
@@ -293,8 +311,9 @@ func explain(delegated map[string]any, command string, err error) error {
 		code, details = e.Code, e.Details
 	}
 	if strings.Contains(err.Error(), "already has an IP address different from") {
-		details = strings.TrimSpace(details + " the bridge has the address of a subnet that this node had before, and pods " +
-			"are on it: delete those pods, or delete the bridge and recreate its pods (flannelctl check)")
+		details = strings.TrimSpace(details + " the bridge has an address that is not of this node's subnet. If it is " +
+			"of a subnet that the node had before, pods are on it: delete those pods, or delete the bridge and recreate its " +
+			"pods (flannelctl check). If it is another program's, name another bridge in the CNI configuration")
 	}
 	return types.NewError(code, fmt.Sprintf("delegate plugin %s, %s: %v", pluginOf(delegated), command, err), details)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -327,7 +328,8 @@ func (k *kubelet) kept(t *testing.T) []string {
 	var files []string
 	for _, dir := range []string{"flannel", "host-local/cbr0"} {
 		err := filepath.WalkDir(filepath.Join(k.dir, dir), func(path string, e fs.DirEntry, err error) error {
-			if err == nil && !e.IsDir() && e.Name() != "lock" && !strings.HasPrefix(e.Name(), "last_reserved_ip") {
+			if err == nil && !e.IsDir() && !slices.Contains([]string{"lock", ".gateways"}, e.Name()) &&
+				!strings.HasPrefix(e.Name(), "last_reserved_ip") {
 				files = append(files, path)
 			}
 			return err

@@ -19,6 +19,7 @@ import (
 // has changed or gone. Below dataDir there are:
 //
 //	.<network>/<container id>:<ifname>   a file for each attachment
+//	.<network>/.gateways                 the addresses that the delegate has given to bridges
 //	<container id>                       a symbolic link to that of the container's first
 //
 // Upstream's plugin, and this one before, keep one file a container, under the
@@ -182,7 +183,7 @@ func (c conf) forgetContainers(valid []types.GCAttachment, free release) error {
 }
 
 // plainFiles lists the names of the plain files in a directory, which may be
-// missing. A name with a leading dot is of a file that was not written to its end.
+// missing. A name with a leading dot is of a file that was not written to its end, or of the one with the gateways.
 func plainFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,6 @@
-// Package bridge repairs the bridge of the pods: it removes the address of a subnet that the
-// node had before, which the plugin bridge refuses to replace. It touches no bridge on which
-// there is a pod, and only addresses that have the form of a pods' gateway.
+// Package bridge takes addresses off the bridge of the pods: the plugin bridge refuses a bridge that
+// has an address of another subnet. It touches no bridge on which there is a pod. The caller says which
+// addresses are its own.
 package bridge
 
 import (
@@ -15,10 +15,9 @@ import (
 	"github.com/flanneld/flannel/internal/wholedump"
 )
 
-// Clear removes the gateway addresses of former subnets from a bridge without ports, in this
-// process' network namespace, and returns them. Present are the node's subnets. A bridge that does
-// not exist, or has a port, stays as it is.
-func Clear(name string, present []netip.Prefix) (removed []netip.Prefix, err error) {
+// Clear removes the given ones of its addresses from a bridge without ports, in this process' network
+// namespace, and returns them. A bridge that does not exist, or has a port, stays as it is.
+func Clear(name string, isGiven func(netip.Prefix) bool) (removed []netip.Prefix, err error) {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
 		return nil, nil
@@ -37,7 +36,7 @@ func Clear(name string, present []netip.Prefix) (removed []netip.Prefix, err err
 	var errs []error
 	for _, a := range addrs {
 		p, ok := prefixOf(a.IPNet)
-		if !ok || !isFormer(p, present) {
+		if !ok || !isGiven(p) {
 			continue
 		}
 		if err := netlink.AddrDel(link, &a); err != nil {
@@ -61,15 +60,6 @@ func isIdle(bridge netlink.Link) (bool, error) {
 	return !slices.ContainsFunc(links, func(l netlink.Link) bool {
 		return l.Attrs().MasterIndex == bridge.Attrs().Index
 	}), nil
-}
-
-// isFormer reports whether an address is the gateway, the first address, of a subnet other than
-// the present ones, in one of their families.
-func isFormer(p netip.Prefix, present []netip.Prefix) bool {
-	isGateway := p.Addr() == p.Masked().Addr().Next() && !p.Addr().IsLinkLocalUnicast()
-	ours := func(own netip.Prefix) bool { return own.Masked() == p.Masked() }
-	sameFamily := func(own netip.Prefix) bool { return own.Addr().Is4() == p.Addr().Is4() }
-	return isGateway && slices.ContainsFunc(present, sameFamily) && !slices.ContainsFunc(present, ours)
 }
 
 func prefixOf(n *net.IPNet) (netip.Prefix, bool) {

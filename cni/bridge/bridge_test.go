@@ -2,27 +2,44 @@ package bridge
 
 import (
 	"net/netip"
+	"runtime"
+	"slices"
 	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
-func TestIsFormer(t *testing.T) {
-	present := []netip.Prefix{netip.MustParsePrefix("10.5.7.1/24")}
-	for text, want := range map[string]bool{
-		"10.5.3.1/24":    true,  // the gateway of another subnet
-		"10.6.0.1/16":    true,  // of another network
-		"10.5.7.1/24":    false, // the present one
-		"10.5.7.9/24":    false,
-		"10.5.3.9/24":    false, // no gateway: another program's
-		"169.254.0.1/16": false,
-		"fd00:3::1/64":   false, // a family that the node does not have
-		"fe80::1/64":     false,
-	} {
-		if got := isFormer(netip.MustParsePrefix(text), present); got != want {
-			t.Errorf("%s is of a former subnet: %t, want %t", text, got, want)
+// Clear takes the given addresses off a bridge without ports, and leaves the others.
+func TestClear(t *testing.T) {
+	runtime.LockOSThread() // for good: the thread ends with its namespace
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("needs a network namespace of its own: %v", err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "docker0"
+	br := &netlink.Bridge{LinkAttrs: attrs}
+	if err := netlink.LinkAdd(br); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"172.17.0.1/16", "10.5.3.1/24"} {
+		a, err := netlink.ParseAddr(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.AddrAdd(br, a); err != nil {
+			t.Fatal(err)
 		}
 	}
-	dual := append(present, netip.MustParsePrefix("fd00:7::1/64"))
-	if !isFormer(netip.MustParsePrefix("fd00:3::1/64"), dual) {
-		t.Error("the IPv6 gateway of a former subnet is not seen")
+	former := netip.MustParsePrefix("10.5.3.1/24")
+	removed, err := Clear("docker0", func(p netip.Prefix) bool { return p == former })
+	if err != nil || !slices.Equal(removed, []netip.Prefix{former}) {
+		t.Errorf("removed %v, %v, want %v", removed, err, former)
+	}
+	addrs, err := wholedump.Here.AddrList(br, netlink.FAMILY_V4)
+	if err != nil || len(addrs) != 1 || addrs[0].IPNet.String() != "172.17.0.1/16" {
+		t.Errorf("the bridge has %v, %v, want 172.17.0.1/16", addrs, err)
 	}
 }

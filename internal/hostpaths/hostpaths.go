@@ -10,6 +10,7 @@ const (
 	EmbeddedDir = stateDir + "/etcd"      // of --embed-etcd
 	KeyFile     = "/run/flannel/wgkey"    // interop 1.3: WIREGUARD_KEY_FILE
 	CNIData     = "/var/lib/cni/flannel"  // interop 4.2: dataDir
+	CNIGateways = ".gateways"             // below CNIData and the network: the addresses given to bridges
 	CNIBin      = "/opt/cni/bin"          // where --install-cni puts the plugin
 	CNIConf     = "/etc/cni/net.d"        // and its configuration
 	SubnetDir   = "/run/flannel/networks" // interop 1.7: subnet-dir, of named networks

@@ -73,6 +73,7 @@ func TestFiles(t *testing.T) {
 		"state/wireguard-key.secret":    strings.Repeat("k", 32),
 		"state/another.secret":          "of another program",
 		"cni/data/.cbr0/1234:eth0":      delegateText,
+		"cni/data/.cbr0/.gateways":      `{"cni0":["10.5.72.1/24"]}`,
 		"cni/data/1234":                 "-> .cbr0/1234:eth0",
 		"cni/data/5678":                 delegateText,
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/internal/cnicalls"
+	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
 // A fileTest returns the reason why a file at a place of flannel's is not flannel's, "" if
@@ -111,6 +113,8 @@ func otherThanState(dir string) (other string) {
 			return nil
 		case d.Type() == fs.ModeSymlink && path != dir:
 			return nil
+		case depth == 1 && d.Name() == hostpaths.CNIGateways && holds("", isGateways)(path) == "":
+			return nil
 		case d.IsDir() || holds("", isDelegate)(path) != "":
 			other = name
 		default:
@@ -122,6 +126,12 @@ func otherThanState(dir string) (other string) {
 		other = err.Error()
 	}
 	return other
+}
+
+// isGateways reports whether a file has the addresses that the plugin has had given to bridges.
+func isGateways(data []byte) bool {
+	var made map[string][]netip.Prefix
+	return json.Unmarshal(data, &made) == nil && len(made) > 0
 }
 
 // isDelegate reports whether a file is the configuration that the plugin handed to
