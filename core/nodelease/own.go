@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -45,6 +46,20 @@ func (t *Table) assigned() *lease.Assigned {
 		e.node.override(NodePublicIPv6, cidr.V6, &t.own.detected))
 	a.Detected, a.Published = t.own.detected, t.own.published
 	return a
+}
+
+// LeavesOut returns an error if a network does not contain our own node's subnet, and that of the config in force does.
+func (t *Table) LeavesOut(network config.Network) error {
+	e := t.nodes[t.self]
+	if e == nil {
+		return nil
+	}
+	now, err := e.node.key(t.network)
+	next, nextErr := e.node.key(network)
+	if err != nil || nextErr != nil || !now.IsValid() || !isInside(t.network, now) || isInside(network, next) {
+		return nil
+	}
+	return fmt.Errorf("its network does not contain the pod CIDR %s of this node", next)
 }
 
 // internal returns the first InternalIP of each family. The kubelet and the cloud

@@ -42,11 +42,15 @@ func position(data []byte) string {
 
 // followConfig reads the config file at intervals: it is a ConfigMap, which
 // kubelet replaces about a minute after it has changed. A config that cannot be
-// used leaves the present one in force, and is logged once.
+// used leaves the present one in force, and is logged once. So does a config whose network does not contain this node's
+// own subnet where the present one does: a wrong digit would remove all routes of all nodes within a minute.
 func (s *Store) followConfig() {
 	refused := ""
 	for pause.For(s.ctx, s.o.configEvery) {
 		data, network, err := readConfig(s.o.ConfigFile)
+		if err == nil {
+			err = s.leavesOut(network)
+		}
 		switch {
 		case err == nil:
 			refused = ""
@@ -56,6 +60,16 @@ func (s *Store) followConfig() {
 			s.o.Log.Warn("--net-config-path: the new network config is not used; the former one stays in force", "err", err)
 		}
 	}
+}
+
+// leavesOut returns an error if a network does not contain this node's own subnet and the present one does.
+func (s *Store) leavesOut(network config.Network) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table == nil {
+		return nil
+	}
+	return s.table.LeavesOut(network)
 }
 
 // errOtherConfig ends an attempt for which the config has changed too much.

@@ -208,9 +208,9 @@ func (s *Store) SetNetConfig(text string) error {
 	return nil
 }
 
-// readConfig takes over a network config, unless a newer one is known already.
+// readConfig takes over a network config, unless a newer one is known already, or it leaves out the node's own subnet.
 func (c *Client) readConfig(doc lease.Document, network config.Network) {
-	if doc.Revision <= c.nodes.config {
+	if doc.Revision <= c.nodes.config || c.nodes.table.LeavesOut(network) != nil {
 		return
 	}
 	c.nodes.config = doc.Revision
