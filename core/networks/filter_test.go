@@ -50,6 +50,15 @@ const (
 	greenNAT = head + "postrouting" + begin + "mark 0x4000/0x4000 return; " + greenMasq + " }\n"
 	bothNAT  = head + "postrouting" + begin + "mark 0x4000/0x4000 return; " + blueMasq + "; " + greenMasq + " }\n"
 
+	// A guard's last rule drops what the rules before it do not let pass.
+	blueGuard  = head + "input" + begin + blueIn + " }\n"
+	greenGuard = head + "input" + begin + greenIn + " }\n"
+	bothGuards = head + "input" + begin + blueIn + "; " + greenIn + " }\n"
+
+	blueIn = "of 10.5.0.0/16 in lo return; of 10.5.0.0/16 udp 8472 from 192.168.64.2/32 return; " +
+		"of 10.5.0.0/16 udp 8472 drop"
+	greenIn = "of 10.6.0.0/16 in lo return; of 10.6.0.0/16 udp 8473 drop"
+
 	blueMasq  = "from !10.5.0.0/16 to 10.5.1.0/24 return; from 10.5.0.0/16 to !224.0.0.0/4 masquerade"
 	greenMasq = "from !10.6.0.0/16 to 10.6.9.0/24 return; from 10.6.0.0/16 to !224.0.0.0/4 masquerade"
 )
@@ -113,6 +122,7 @@ func (w *filterWorld) want(what, got, want string) {
 func TestFilterShares(t *testing.T) {
 	for name, c := range map[string]struct{ blue, green, both string }{
 		"forward": {blueFwd, greenFwd, bothFwd}, "postrouting": {blueNAT, greenNAT, bothNAT},
+		"input": {blueGuard, greenGuard, bothGuards},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFilterWorld(t, "")

@@ -8,11 +8,7 @@ import (
 	"testing"
 
 	"github.com/flanneld/flannel/core/cidr"
-	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/driver"
-	rules "github.com/flanneld/flannel/core/firewall"
-	"github.com/flanneld/flannel/core/lease"
 )
 
 // manyGuards returns the chain that admits random addresses, some of which are neighbours.
@@ -23,14 +19,7 @@ func manyGuards(flavour dataplane.Flavour, f cidr.Family, n int) dataplane.Chain
 	for range n {
 		from = append(from, f.Addr(base.Add(cidr.From64(chance.Uint64N(uint64(n)*4)))))
 	}
-	tool := driver.Tools{IPTables: driver.Tool{Usable: true}, NFTables: driver.Tool{Usable: true}}
-	network := netip.MustParsePrefix(fill("{net}", f))
-	options := rules.Options{}
-	options.Guards[f] = []rules.Guard{{Proto: dataplane.ProtoUDP, Port: 8472, From: from}}
-	w := rules.Render(options, config.Network{
-		V4: config.Range{Network: network}, V6: config.Range{Network: network}, EnableNFTables: flavour == dataplane.NFTables,
-	}, lease.Key{V4: network, V6: network}, driver.FirewallFacts{Tools: [2]driver.Tools{tool, tool}})
-	return w.Chains.Chains[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: dataplane.Input}]
+	return guardChain(flavour, f, from...)
 }
 
 // TestManyGuards: a guard with thousands of addresses is in place after one plan, reads back as it was written, and is
