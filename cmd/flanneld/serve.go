@@ -84,7 +84,13 @@ func (o *options) openNetwork(
 			at.Prefix += "/" + network
 			at.Log = log.With("network", network)
 		}
-		return etcd.Open(context.WithoutCancel(ctx), at)
+		store, err := etcd.Open(context.WithoutCancel(ctx), at)
+		if err != nil || o.trustsConfig() {
+			return store, err
+		}
+		return &vetted{Store: store, report: func(err error) {
+			at.Log.Error("the clients keep the former config", "error", err)
+		}}, nil
 	}
 }
 

@@ -45,6 +45,16 @@ func checkConfig(data []byte, assigned bool, former ...config.Backend) (config.N
 	return network, set, nil
 }
 
+// CheckCommands returns an error if a network config of a datastore that any program may write holds commands for its
+// nodes. A config that no node accepts holds none.
+func CheckCommands(data []byte) error {
+	network, err := config.Parse(data)
+	if err != nil {
+		return nil
+	}
+	return checkTrust(network, false)
+}
+
 // errCommands is the reason to refuse a config that holds commands.
 var errCommands = errors.New("it runs commands as root, and any program that reaches the datastore may write this " +
 	"config: protect the datastore by client certificates or a password, or start flanneld with --allow-extension")
