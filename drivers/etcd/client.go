@@ -47,9 +47,11 @@ func (o Options) clientConfig(conns *orphans.Conns) (clientv3.Config, error) {
 		}, o.dial...),
 	}
 	if o.secure() {
-		cfg.TLS = secrets
+		cfg.TLS = secrets() // the library only looks whether there is one
+	} else {
+		secrets = nil
 	}
-	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(keeping(conns, cfg.TLS)))
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(keeping(conns, secrets)))
 	return cfg, nil
 }
 

@@ -18,13 +18,29 @@ type kept struct {
 	conns *orphans.Conns
 }
 
-// keeping returns the credentials for a TLS configuration; nil: none are used.
-func keeping(conns *orphans.Conns, secrets *tls.Config) credentials.TransportCredentials {
+// keeping returns the credentials for TLS configurations; nil: none are used.
+func keeping(conns *orphans.Conns, secrets func() *tls.Config) credentials.TransportCredentials {
 	if secrets == nil {
 		return kept{insecure.NewCredentials(), conns}
 	}
-	return kept{credentials.NewTLS(secrets), conns}
+	return kept{fresh{credentials.NewTLS(secrets()), secrets}, conns}
 }
+
+// fresh are credentials that are read again for each connection.
+type fresh struct {
+	credentials.TransportCredentials
+	secrets func() *tls.Config
+}
+
+// ClientHandshake implements [credentials.TransportCredentials].
+func (f fresh) ClientHandshake(
+	ctx context.Context, authority string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(f.secrets()).ClientHandshake(ctx, authority, raw)
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (f fresh) Clone() credentials.TransportCredentials { return f }
 
 // ClientHandshake implements [credentials.TransportCredentials].
 func (k kept) ClientHandshake(

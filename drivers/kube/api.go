@@ -3,6 +3,7 @@ package kube
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,14 +76,73 @@ const watchTime = 5 * time.Minute
 
 // server is a real API server.
 type server struct {
-	client *rest.RESTClient
-	simple *rest.RESTClient // speaks HTTP/1.1, for watches with many events
-	names  nodelease.Names
-	base   func(ctx context.Context, network, address string) (net.Conn, error)
-	conns  orphans.Conns
+	names nodelease.Names
+	conns orphans.Conns
+	load  func() (*rest.Config, error)
+
+	mu   sync.Mutex
+	now  clients
+	read time.Time // when the credentials were read
+	bad  bool      // a handshake has failed since
 }
 
-func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
+// clients send requests with the same credentials.
+type clients struct {
+	usual  *rest.RESTClient
+	simple *rest.RESTClient // speaks HTTP/1.1, for watches with many events
+}
+
+// newServer returns the client of an API server. Load reads the credentials: once now, and again after a failed
+// handshake.
+func newServer(load func() (*rest.Config, error), names nodelease.Names) (*server, error) {
+	s := &server{names: names, load: load}
+	var err error
+	s.now, err = s.connect()
+	s.read = time.Now()
+	return s, err
+}
+
+// rereadAfter is the least time between two readings of the credentials.
+const rereadAfter = 5 * time.Second
+
+// clients returns the clients for the next request. After a failed handshake they are new ones, with the
+// credentials as the files hold them now: the authority of the API server may have been replaced.
+func (s *server) clients() clients {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.bad || time.Since(s.read) < rereadAfter {
+		return s.now
+	}
+	s.read = time.Now()
+	if now, err := s.connect(); err == nil { // else the files are just being replaced
+		s.now, s.bad = now, false
+	}
+	return s.now
+}
+
+// observed notes failed handshakes.
+type observed struct {
+	http.RoundTripper
+	server *server
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := o.RoundTripper.RoundTrip(r)
+	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.AlertError)) {
+		o.server.mu.Lock()
+		o.server.bad = true
+		o.server.mu.Unlock()
+	}
+	return resp, err
+}
+
+// connect makes clients with the present credentials.
+func (s *server) connect() (clients, error) {
+	cfg, err := s.load()
+	if err != nil {
+		return clients{}, err
+	}
 	cfg = rest.CopyConfig(cfg)
 	v1 := schema.GroupVersion{Version: "v1"}
 	scheme := runtime.NewScheme()
@@ -91,30 +152,30 @@ func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.QPS, cfg.Burst = requestsPerSecond, requestsAtOnce
-	s := &server{names: names, base: cfg.Dial}
-	if s.base == nil {
-		s.base = (&net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}).DialContext
+	dial := cfg.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}).DialContext
 	}
-	cfg.Dial = s.dial
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return s.conns.Keep(raw), nil
+	}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return observed{next, s} })
 	simple := rest.CopyConfig(cfg)
 	simple.NextProtos = []string{"http/1.1"}
-	var err, other error
-	s.client, err = rest.RESTClientFor(cfg)
-	s.simple, other = rest.RESTClientFor(simple)
+	var c clients
+	var other error
+	c.usual, err = rest.RESTClientFor(cfg)
+	c.simple, other = rest.RESTClientFor(simple)
 	if err := errors.Join(err, other); err != nil {
-		return nil, fmt.Errorf("kubernetes client: %w", err)
+		return clients{}, fmt.Errorf("kubernetes client: %w", err)
 	}
 	// An API server never redirects, and credentials must not reach another host.
-	s.client.Client, s.simple.Client = noredirect.Client(s.client.Client), noredirect.Client(s.simple.Client)
-	return s, nil
-}
-
-func (s *server) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	raw, err := s.base(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return s.conns.Keep(raw), nil
+	c.usual.Client, c.simple.Client = noredirect.Client(c.usual.Client), noredirect.Client(c.simple.Client)
+	return c, nil
 }
 
 // The limits of one node's requests, in every failure: client-go's own
@@ -127,7 +188,7 @@ const (
 // request begins a request. It first closes connections from addresses that the
 // host has lost: the request may announce the new one. client-go must not retry
 // it, because its callers do, with a growing delay.
-func (s *server) request(verb string) *rest.Request { return s.requestBy(s.client, verb) }
+func (s *server) request(verb string) *rest.Request { return s.requestBy(s.clients().usual, verb) }
 
 func (s *server) requestBy(client *rest.RESTClient, verb string) *rest.Request {
 	s.conns.Cut()
@@ -156,9 +217,9 @@ func (s *server) stream(ctx context.Context) (stream, error) {
 // HTTP/2 sends an update of its window and wakes another goroutine for it. Where they are rare, the pings of HTTP/2
 // keep load balancers from ending a connection that looks idle.
 func (s *server) watch(ctx context.Context, from int64, whole, many bool) (stream, error) {
-	client := s.client
+	client := s.clients().usual
 	if many {
-		client = s.simple
+		client = s.clients().simple
 	}
 	return s.open(ctx, whole, s.requestBy(client, http.MethodGet).Param("resourceVersion", strconv.FormatInt(from, 10)))
 }

@@ -79,11 +79,7 @@ func (o Options) prepare() (setup, *server, error) {
 	if err != nil {
 		return set, nil, err
 	}
-	cfg, err := o.client()
-	if err != nil {
-		return set, nil, err
-	}
-	server, err := newServer(cfg, set.names)
+	server, err := newServer(o.client, set.names)
 	return set, server, err
 }
 

@@ -281,7 +281,7 @@ func overPipes(ctx context.Context, t *testing.T, listener *pipes) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, err := newServer(&rest.Config{Host: "http://pipe", Dial: listener.dial}, set.names)
+	api, err := newServer(always(&rest.Config{Host: "http://pipe", Dial: listener.dial}), set.names)
 	if err != nil {
 		t.Fatal(err)
 	}

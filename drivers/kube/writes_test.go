@@ -24,6 +24,11 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// always returns a function that reads the same credentials each time.
+func always(cfg *rest.Config) func() (*rest.Config, error) {
+	return func() (*rest.Config, error) { return cfg, nil }
+}
+
 // counted returns a client of an API server with that many nodes, over TLS, and the count of its writes.
 func counted(t *testing.T, nodes int) (s *server, writes *atomic.Int64) {
 	upstream := httptest.NewUnstartedServer(kubetest.Crowd(nodes, false))
@@ -35,13 +40,13 @@ func counted(t *testing.T, nodes int) (s *server, writes *atomic.Int64) {
 		t.Fatal(err)
 	}
 	writes = new(atomic.Int64)
-	s, err = newServer(&rest.Config{
+	s, err = newServer(always(&rest.Config{
 		Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, address)
 			return countedConn{conn, writes}, err
 		},
-	}, names)
+	}), names)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +91,7 @@ func TestManyEventsCostNoWrites(t *testing.T) {
 	}
 	defer st.Close()
 	before := writes.Load()
-	if err := s.client.Get().AbsPath("/do/heartbeat").Do(t.Context()).Error(); err != nil {
+	if err := s.clients().usual.Get().AbsPath("/do/heartbeat").Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	for range nodes {

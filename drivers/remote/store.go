@@ -79,15 +79,15 @@ func (o Options) client(conns *orphans.Conns) (*http.Client, error) {
 		return nil, err
 	}
 	dialer := net.Dialer{Timeout: o.Timeout}
+	dial := tlsfiles.Dial(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return conns.Keep(conn), nil
+	})
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return conns.Keep(conn), nil
-		},
-		TLSClientConfig: secrets, TLSHandshakeTimeout: o.Timeout,
+		DialContext: dial, DialTLSContext: dial.Secure(secrets, o.Timeout),
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: o.Heartbeat, DisableCompression: true,
 	}
 	return &http.Client{

@@ -1,3 +1,3 @@
 // Package tlsfiles reads the certificate files that flags name, for clients and servers
-// of the lease stores. It opens no connection.
+// of the lease stores. It reads them again for each connection.
 package tlsfiles

@@ -69,11 +69,12 @@ func TestOwners(t *testing.T) {
 				peer("0.0.0.0-0&fd00:5:0:3::-64", "", "2001:db8::2"),
 				peer("0.0.0.0-0&fd00:5:0:2::-64", "0.0.0.0", "2001:db8::2"),
 			},
-			want: "warning leases: 2001:db8::2 holds 2 IPv6 subnets (fd00:5:0:2::/64, fd00:5:0:3::/64), and a host uses one: " +
-				todo + "2001:db8::2\n",
+			want: "warning leases: 2001:db8::2 holds 2 IPv6 subnets (fd00:5:0:2::/64, fd00:5:0:3::/64), and a host uses " +
+				"one: " + todo + "2001:db8::2\n",
 		},
-		"nine": {peers: many, want: "warning leases: 192.0.2.2 holds 9 IPv4 subnets (10.5.2.0/24, 10.5.3.0/24, 10.5.4.0/24, " +
-			"10.5.5.0/24, 10.5.6.0/24, 10.5.7.0/24, 10.5.8.0/24, 10.5.9.0/24, 1 more), and a host uses one: " + todo +
+		"nine": {peers: many, want: "warning leases: 192.0.2.2 holds 9 IPv4 subnets (10.5.2.0/24, 10.5.3.0/24, " +
+			"10.5.4.0/24, 10.5.5.0/24, 10.5.6.0/24, 10.5.7.0/24, 10.5.8.0/24, 10.5.9.0/24, 1 more), " +
+			"and a host uses one: " + todo +
 			"192.0.2.2\n"},
 		"two nodes of Kubernetes": {
 			assigned: true,

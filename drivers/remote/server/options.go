@@ -138,16 +138,21 @@ func TLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 		return nil, err
 	}
 	cfg := &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() },
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+		// A ticket would let a client in whose authority counts no more.
+		SessionTicketsDisabled: true,
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() },
 	}
-	cfg.ClientCAs, err = files.Authorities()
-	if err != nil {
-		return nil, err
+	trusted, err := files.Authorities()
+	if err != nil || caFile == "" {
+		return cfg, err
 	}
-	if caFile != "" {
-		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+	cfg.ClientAuth = tls.RequireAndVerifyClientCert
+	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := cfg.Clone()
+		now.ClientCAs = trusted()
+		return now, nil
 	}
 	return cfg, nil
 }
