@@ -175,6 +175,8 @@ func (s *server) connect() (clients, error) {
 	}
 	// An API server never redirects, and credentials must not reach another host.
 	c.usual.Client, c.simple.Client = noredirect.Client(c.usual.Client), noredirect.Client(c.simple.Client)
+	bound(c.usual.Client, answerLimit)
+	bound(c.simple.Client, answerLimit)
 	return c, nil
 }
 
