@@ -33,6 +33,7 @@ func (n *Node) guarded(want *dataplane.State) *dataplane.State {
 	*g = guard{want, have, inside, reconcile.Guard(want, have, n.ownership(), n.peersWithin, within)}
 	n.once(Warning, "foreign-route", inOneLine(g.notes()))
 	n.once(Error, "foreign-route-wins", inOneLine(textsOf(g.Beaten)))
+	n.once(Warning, "device-shared", g.sharing())
 	return g.State
 }
 
@@ -59,6 +60,25 @@ func (n *Node) ownership() reconcile.Ownership {
 	return reconcile.Ownership{
 		Links: n.host.links, Networks: n.host.networks, Beside: n.store.view.Beside.Apart(),
 	}
+}
+
+// sharing says that another daemon of flannel uses a device of this one, or is empty.
+func (g *guard) sharing() string {
+	if len(g.Shared) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("another flanneld uses %s as well, for another network: its objects are left alone; give one of "+
+		"the two daemons another VNI or another backend", g.Shared[0].Link)
+}
+
+// sharingNotes tells an operator about the other daemon, with one of its routes.
+func (g *guard) sharingNotes() []string {
+	if len(g.Shared) == 0 {
+		return nil
+	}
+	first := g.Shared[0]
+	return []string{fmt.Sprintf("%s. It has %d routes, such as %s; if no other one runs, they are left over: %s",
+		g.sharing(), len(g.Shared), first.Dst, reconcile.DeleteCommand(first))}
 }
 
 // notes name the foreign routes over which added routes take precedence.

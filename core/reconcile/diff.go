@@ -14,7 +14,7 @@ import (
 // Ownership says by which marks flannel recognises its objects (links and
 // networks), so that a restart with no memory finds them again.
 type Ownership struct {
-	Links    map[string]bool // our devices; everything on them is ours, except as ownsAddr says
+	Links    map[string]bool // our devices; of the objects on them those are ours that are about Networks or Beside
 	Networks []netip.Prefix  // the overlay's address space
 	Beside   []netip.Prefix  // that of the host's other networks, one of which may have had a link before
 	Addr     netip.Addr      // at which the host ends tunnels of IPsec
@@ -176,7 +176,7 @@ func (d *differ) addrs() {
 		}
 	}
 	for _, a := range sortedKeys(d.have.Addrs, dataplane.Addr.Compare) {
-		if _, wanted := d.want.Addrs[a]; wanted || !d.ownsAddr(a) || d.goes(a.Link) {
+		if _, wanted := d.want.Addrs[a]; wanted || !d.opts.Own.on(a.Link, a.Prefix) || d.goes(a.Link) {
 			continue
 		}
 		if d.opts.Prune && d.isGateway(a.Prefix.Addr()) {
@@ -198,19 +198,6 @@ func (d *differ) isGateway(ip netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// ownsAddr reports whether an address is flannel's: it is on one of our links,
-// and neither an IPv4 address outside the overlay and the host's other overlays nor an IPv6
-// link-local one (interop 6.0: other programs and the kernel add those).
-func (d *differ) ownsAddr(a dataplane.Addr) bool {
-	if !d.opts.Own.Links[a.Link] {
-		return false
-	}
-	if a.Prefix.Addr().Is4() {
-		return d.opts.Own.inNetworks(a.Prefix) || cidr.Within(d.opts.Own.Beside, a.Prefix)
-	}
-	return !a.Prefix.Addr().IsLinkLocalUnicast()
 }
 
 func (d *differ) proxies() {
@@ -247,9 +234,15 @@ func (d *differ) wgPeers() {
 
 func (d *differ) fdb() {
 	have := surviving(d, &d.have.FDB, func(e dataplane.FDBEntry) bool { return d.flushed[e.Link].all })
+	var foreign map[dataplane.FDBKey]bool
 	d.want.FDB.Differences(have, func(want, have *dataplane.FDBEntry) {
 		if want == nil {
-			d.removeOwn(*have, have.Link)
+			if foreign == nil {
+				foreign = d.foreignStations()
+			}
+			if !foreign[have.Key()] {
+				d.removeOwn(*have, have.Link)
+			}
 			return
 		}
 		if have != nil && have.Odd() {
@@ -261,11 +254,28 @@ func (d *differ) fdb() {
 	})
 }
 
+// foreignStations returns the FDB entries that foreign neighbour entries lead to. An FDB entry itself does not say to
+// which network it belongs.
+func (d *differ) foreignStations() map[dataplane.FDBKey]bool {
+	foreign := map[dataplane.FDBKey]bool{}
+	for k, n := range d.have.Neighs.All {
+		if !d.opts.Own.neigh(n) {
+			foreign[dataplane.FDBKey{Link: k.Link, MAC: n.MAC}] = true
+		}
+	}
+	return foreign
+}
+
 func (d *differ) neighs() {
 	have := surviving(d, &d.have.Neighs, func(n dataplane.Neigh) bool {
 		return d.flushed[n.Link].all || d.flushed[n.Link].neighs
 	})
-	diffTable(d, &d.want.Neighs, have, func(n dataplane.Neigh) string { return n.Link })
+	diffTable(d, &d.want.Neighs, have, func(n dataplane.Neigh) string {
+		if !d.opts.Own.neigh(n) {
+			return ""
+		}
+		return n.Link
+	})
 }
 
 // diffTable puts the wanted objects of a table in place, and removes the others
@@ -318,23 +328,34 @@ func (d *differ) policies() {
 	}
 }
 
-// Route reports whether a route is flannel's: it carries our protocol inside
-// our networks or on our device, or upstream left it on our device without a
-// protocol.
+// Route reports whether a route is flannel's: it carries our protocol and leads into our networks, or upstream left it
+// on our device without a protocol. Another daemon of flannel may have a device in common with this one: the routes
+// on the device into other networks are that one's.
 func (o Ownership) Route(r dataplane.Route) bool {
 	switch r.Protocol {
 	case dataplane.Protocol:
-		return o.Links[r.Link] || o.inNetworks(r.Dst)
+		return o.inNetworks(r.Dst) || o.on(r.Link, r.Dst)
 	case dataplane.ProtocolBoot:
 		return o.Links[r.Link] && o.inNetworks(r.Dst)
 	}
 	return false
 }
 
-// NextHop reports whether a next hop is flannel's: on our device, or for a route into our
-// networks.
+// NextHop reports whether a next hop is flannel's: its number is an address inside our networks.
 func (o Ownership) NextHop(h dataplane.NextHop) bool {
-	return o.Links[h.Link] || o.inNetworks(netip.PrefixFrom(h.ID.Addr(), 32))
+	id := netip.PrefixFrom(h.ID.Addr(), 32)
+	return o.inNetworks(id) || o.on(h.Link, id)
+}
+
+// neigh reports whether a neighbour entry is flannel's.
+func (o Ownership) neigh(n dataplane.Neigh) bool {
+	return o.on(n.Link, netip.PrefixFrom(n.IP, n.IP.BitLen()))
+}
+
+// on reports whether an object on a link that is about an address or subnet is flannel's. No two networks of this
+// process have a link in common, so an object about another network of the host is left over on it.
+func (o Ownership) on(link string, p netip.Prefix) bool {
+	return o.Links[link] && (o.inNetworks(p) || cidr.Within(o.Beside, p))
 }
 
 // Policy reports whether a policy is flannel's: it selects packets of our networks,

@@ -125,6 +125,18 @@ addr fe80::1/64 dev flannel.1
 route 10.5.9.0/24 via 192.168.64.77 dev eth0 proto 3
 route 10.5.8.0/24 dev cni0 proto 2
 route 172.16.0.0/24 dev flannel.1 proto 3`},
+	{name: "another daemon's objects on our device stay", want: self,
+		have: self + `addr 10.7.1.0/32 dev flannel.1
+addr fd00:20::/128 dev flannel.1
+` + strings.ReplaceAll(peer, "10.5", "10.7") + `nexthop 10.7.3.0 via 10.7.3.0 dev flannel.1
+fdb c6:00:00:00:00:04 dst 192.168.64.5 dev flannel.1`, ops: `
+del fdb c6:00:00:00:00:04 dst 192.168.64.5 dev flannel.1`},
+	{name: "objects of another network of this host are left over on our device", want: self,
+		have: self + "addr 10.6.1.0/32 dev flannel.1\n" + strings.ReplaceAll(peer, "10.5", "10.6"), ops: `
+del route 10.6.3.0/24 via 10.6.3.0 dev flannel.1 onlink
+del neigh 10.6.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
+del fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
+del addr 10.6.1.0/32 dev flannel.1`},
 	{name: "upstream's objects on our device are ours", want: self, have: self + `
 addr 10.5.77.0/32 dev flannel.1
 route 10.5.9.0/24 via 10.5.9.0 dev flannel.1 onlink proto 3

@@ -29,6 +29,8 @@ type Guarded struct {
 	State  *dataplane.State // the same as before, if no route had to be added
 	Beaten []Bypass         // the foreign routes that take packets
 	Held   []Bypass         // the ones that would, without the added routes
+	// Shared are routes of another daemon of flannel on devices of this one.
+	Shared []dataplane.Route
 }
 
 // Guard finds the foreign routes that take packets to peers from wanted routes. Where a
@@ -45,13 +47,20 @@ func Guard(want, have *dataplane.State, own Ownership,
 	peers func(netip.Prefix) []netip.Prefix, inside func(link string) bool) Guarded {
 	g := guard{want: want, foreign: map[netip.Prefix][]dataplane.Route{}, inside: inside}
 	var order []dataplane.Route
-	have.Routes.Differences(&want.Routes, func(r, wanted *dataplane.Route) {
-		if wanted == nil && !own.Route(*r) && !own.Links[r.Link] {
-			g.foreign[r.Dst] = append(g.foreign[r.Dst], *r)
-			order = append(order, *r)
-		}
-	})
 	result := Guarded{State: want}
+	have.Routes.Differences(&want.Routes, func(r, wanted *dataplane.Route) {
+		if wanted != nil || own.Route(*r) {
+			return
+		}
+		if own.Links[r.Link] {
+			if ofFlannel(*r) {
+				result.Shared = append(result.Shared, *r)
+			}
+			return
+		}
+		g.foreign[r.Dst] = append(g.foreign[r.Dst], *r)
+		order = append(order, *r)
+	})
 	for _, foreign := range order {
 		var beaten, held Bypass
 		for _, subnet := range peers(foreign.Dst) {
@@ -80,6 +89,11 @@ func Guard(want, have *dataplane.State, own Ownership,
 		}
 	}
 	return result
+}
+
+// ofFlannel reports whether a route on a device of flannel has the form of a daemon's: ours or upstream's.
+func ofFlannel(r dataplane.Route) bool {
+	return r.Protocol == dataplane.Protocol || r.Protocol == dataplane.ProtocolBoot && r.OnLink
 }
 
 // add adds routes to areas by the same way.

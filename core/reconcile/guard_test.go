@@ -23,6 +23,7 @@ var guardCases = []struct {
 	added      string
 	beaten     string // each with the number of subnets
 	held       string
+	shared     string
 }{
 	{name: "no foreign route", want: sealed, have: sealed},
 	{name: "foreign route to no peer's subnet", want: sealed,
@@ -31,6 +32,9 @@ var guardCases = []struct {
 		have: "route 10.5.1.0/24 dev cni0 scope 253 proto 2\nroute 10.5.1.7/32 dev veth1 scope 253 proto 3"},
 	{name: "former route of our own", want: sealed, have: "route 10.5.3.0/24 via 192.168.64.4 dev eth0"},
 	{name: "foreign route on our device", want: sealed, have: "route 10.5.3.0/24 dev flannel.9 proto 4"},
+	{name: "another daemon's routes on our device", want: sealed, have: "route 10.7.3.0/24 via 10.7.3.0 dev flannel.9 " +
+		"onlink\nroute 10.7.4.0/24 via 10.7.4.0 dev flannel.9 onlink proto 3\nroute 10.7.5.0/24 dev flannel.9 proto 3",
+		shared: "10.7.3.0/24 10.7.4.0/24"},
 	{name: "peer's subnet", want: sealed, have: "route 10.5.3.0/24 via 192.168.64.9 dev eth0 proto 3",
 		added: "route 10.5.3.0/25 dev flannel.9 scope 253\nroute 10.5.3.128/25 dev flannel.9 scope 253\n",
 		held:  "10.5.3.0/24 1"},
@@ -129,6 +133,13 @@ func TestGuard(t *testing.T) {
 		}
 		if held := bypassText(got.Held, false); held != c.held {
 			t.Errorf("%s: held %q, want %q", c.name, held, c.held)
+		}
+		var shared []string
+		for _, r := range got.Shared {
+			shared = append(shared, r.Dst.String())
+		}
+		if text := strings.Join(shared, " "); text != c.shared {
+			t.Errorf("%s: shared %q, want %q", c.name, text, c.shared)
 		}
 		// With the added routes in place, nothing changes: they are not foreign.
 		have := parse(t, c.have)

@@ -66,9 +66,11 @@ func expected(want, have *dataplane.State, plan Plan) string {
 			s.Routes.Put(r)
 		}
 	}
+	foreign := map[dataplane.FDBKey]bool{}
 	for k, n := range have.Neighs.All {
-		if k.Link == foreignLink {
+		if k.Link == foreignLink || !own().inNetworks(netip.PrefixFrom(k.IP, 32)) {
 			s.Neighs.Put(n)
+			foreign[dataplane.FDBKey{Link: k.Link, MAC: n.MAC}] = true
 		}
 	}
 	for id, h := range have.NextHops.All {
@@ -77,7 +79,7 @@ func expected(want, have *dataplane.State, plan Plan) string {
 		}
 	}
 	for k, e := range have.FDB.All {
-		if k.Link == foreignLink {
+		if _, taken := s.FDB.Get(k); !taken && (k.Link == foreignLink || foreign[k]) {
 			s.FDB.Put(e)
 		}
 	}

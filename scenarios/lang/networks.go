@@ -33,6 +33,9 @@ func (t *Topology) readNetworks(a *args) (several []string) {
 	watch := ""
 	a.text("watch", &watch)
 	t.Watch = watch == "yes"
+	daemons := ""
+	a.text("daemons", &daemons)
+	t.Apart = daemons == "apart"
 	return several
 }
 
@@ -79,7 +82,9 @@ func (s *Session) addMembers() error {
 	}
 	for i, n := range s.top.Networks {
 		m := NewSession(s.WorldName, nil)
-		m.started = s.started
+		if !s.top.Apart {
+			m.started = s.started
+		}
 		m.moved, m.mtus = s.moved, s.mtus
 		m.nextHops = s.nextHops
 		m.top, m.world = s.top, s.world

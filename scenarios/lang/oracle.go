@@ -173,7 +173,7 @@ func (s *Session) host(name string, n Node) (oracle.Host, error) {
 		h.Uplink.MTU = mtu
 	}
 	for _, m := range s.siblings {
-		if m != s && !m.absent {
+		if m != s && !m.absent && !s.top.Apart {
 			h.Beside = append(h.Beside, m.config)
 		}
 	}

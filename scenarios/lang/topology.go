@@ -44,6 +44,7 @@ type Topology struct {
 	Networks []NamedNetwork // that each daemon runs; nil: the one without a name
 	Network  string         // the name of the one that Config is about
 	Watch    bool           // the daemons follow which networks the datastore holds (--watch-networks)
+	Apart    bool           // each network has a daemon of its own, which knows nothing of the others
 }
 
 // parseTopology reads

@@ -58,7 +58,7 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 	if err := w.plug(n.Host, "eth0", w.top.Segment(i), i+1); err != nil {
 		return nil, err
 	}
-	if w.top.Networks != nil {
+	if w.top.Networks != nil && !w.top.Apart {
 		n.crew = w.newCrew(n)
 	}
 	n.install()

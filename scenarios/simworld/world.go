@@ -69,7 +69,7 @@ func New(top lang.Topology, seed uint64, defects ...Defect) (*World, error) {
 		defects: defects}
 	w.began = w.World.Now()
 	w.worlds = &[]*World{w}
-	if top.Networks != nil {
+	if top.Networks != nil && !top.Apart {
 		w.apart = invariants.WatchApart(events)
 	}
 	w.router = w.network.NewHost("router")

@@ -165,6 +165,9 @@ var findingCases = []struct {
 	{"a route over the network", func(_ *testing.T, f *Facts) {
 		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.0.0.0/8"), Link: "tun0", Via: true})
 	}, "failure overlap: flannel's network contains route 10.0.0.0/8 on tun0"},
+	{"another flanneld's route on the device", func(_ *testing.T, f *Facts) {
+		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.6.2.0/24"), Link: "flannel.1", Via: true})
+	}, "warning overlap: flannel.1 has the route 10.6.2.0/24 into another network: another flanneld"},
 	{"a foreign route past WireGuard", func(t *testing.T, f *Facts) {
 		f.configure(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"wireguard"}}`)
 		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.5.2.0/24"), Link: "eth0", Via: true})

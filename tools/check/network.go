@@ -100,6 +100,23 @@ func (f *Facts) overlap() []Finding {
 			": give flannel another network, or the host another address"}}
 }
 
+// shared judges whether another flanneld has routes on the device that has this network's address.
+func (f *Facts) shared() []Finding {
+	ours := map[string]bool{}
+	for _, l := range f.Host.Links {
+		ours[l.Name] = f.Network != nil && strings.HasPrefix(l.Name, "flannel") &&
+			slices.ContainsFunc(l.Addrs, func(a linkAddr) bool { return f.isInside(a.Prefix) })
+	}
+	for _, r := range f.Routes {
+		if r.Via && ours[r.Link] && !f.isOverlay(r.Dst) {
+			return []Finding{{Level: Warning, Topic: "overlap", Remedy: "ip route show dev " + r.Link,
+				Text: fmt.Sprintf("%s has the route %s into another network: another flanneld uses this device, or a former "+
+					"one did; give one of the two another VNI, or delete what is left", r.Link, r.Dst)}}
+		}
+	}
+	return nil
+}
+
 // bypass judges whether routes of other programs lead into flannel's network although all
 // packets must take WireGuard's device. While the backend changes, such routes are flannel's.
 func (f *Facts) bypass() []Finding {

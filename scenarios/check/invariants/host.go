@@ -27,8 +27,12 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	foreign := func(why string) { i.broken("foreign-untouched", "%s did %q, %s", n.name, op, why) }
 	switch o := op.Object.(type) {
 	case dataplane.Addr:
-		if o.Prefix.Addr().Is4() && !i.inNetworks(o.Prefix) && !i.prunes(op.Verb, o.Link) {
+		if !i.inNetworks(o.Prefix) && !i.prunes(op.Verb, o.Link) {
 			foreign("an address outside the overlay")
+		}
+	case dataplane.Neigh:
+		if !i.inNetworks(netip.PrefixFrom(o.IP, o.IP.BitLen())) && !i.prunes(op.Verb, o.Link) {
+			foreign("a neighbour outside the overlay")
 		}
 	case dataplane.NextHop:
 		if !i.inNetworks(netip.PrefixFrom(o.ID.Addr(), 32)) && !i.prunes(op.Verb, o.Link) {

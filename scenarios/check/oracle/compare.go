@@ -67,8 +67,14 @@ func (d Demand) Tables(have *dataplane.State) []string {
 	s = append(s, compare(d.want.Links, have.Links, d.sameLink, ourLink)...)
 	s = append(s, compare(d.want.Sysctls, have.Sysctls, sameSysctl, never)...)
 	s = append(s, d.addrs(have)...)
-	ourNeigh := func(n dataplane.Neigh) bool { return d.devices[n.Link] }
-	ourEntry := func(e dataplane.FDBEntry) bool { return d.devices[e.Link] }
+	ourNeigh := func(n dataplane.Neigh) bool { return d.on(n.Link, netip.PrefixFrom(n.IP, n.IP.BitLen())) }
+	foreign := map[dataplane.FDBKey]bool{}
+	for k, n := range have.Neighs.All {
+		if !ourNeigh(n) {
+			foreign[dataplane.FDBKey{Link: k.Link, MAC: n.MAC}] = true
+		}
+	}
+	ourEntry := func(e dataplane.FDBEntry) bool { return d.devices[e.Link] && !foreign[e.FDBKey] }
 	s = append(s, compareTables(&d.want.Neighs, &have.Neighs, ourNeigh)...)
 	s = append(s, compareTables(&d.want.FDB, &have.FDB, ourEntry)...)
 	s = append(s, d.routes(have)...)
@@ -181,9 +187,8 @@ func (d Demand) sameLink(want, have dataplane.Link) bool {
 
 func sameSysctl(want, have dataplane.Sysctl) bool { return want.Value == have.Value }
 
-// addrs compares addresses. On flannel's devices flannel owns all IPv4 addresses
-// inside the Network and all IPv6 addresses except link-local ones (interop 6.0:
-// device addresses). If the device was another network's of the host before, that one's address is left over.
+// addrs compares addresses. On flannel's devices flannel owns the addresses inside its networks: another daemon may
+// have a device in common with it.
 func (d Demand) addrs(have *dataplane.State) []string {
 	var short []string
 	for a := range d.want.Addrs {
@@ -192,9 +197,7 @@ func (d Demand) addrs(have *dataplane.State) []string {
 		}
 	}
 	for a := range have.Addrs {
-		ip := a.Prefix.Addr()
-		foreign := ip.Is4() && !d.inNetworks(a.Prefix) && !within(d.beside, a.Prefix) || ip.IsLinkLocalUnicast()
-		if _, wanted := d.want.Addrs[a]; !wanted && !foreign && d.devices[a.Link] {
+		if _, wanted := d.want.Addrs[a]; !wanted && d.on(a.Link, a.Prefix) {
 			short = append(short, leftOver+a.String())
 		}
 	}
@@ -206,11 +209,17 @@ func (d Demand) addrs(have *dataplane.State) []string {
 func (d Demand) ours(r dataplane.Route) bool {
 	switch r.Protocol {
 	case dataplane.Protocol:
-		return d.devices[r.Link] || d.inNetworks(r.Dst)
+		return d.inNetworks(r.Dst) || d.on(r.Link, r.Dst)
 	case dataplane.ProtocolBoot:
 		return (d.devices[r.Link] || d.commands && r.Via.IsValid()) && d.inNetworks(r.Dst)
 	}
 	return false
+}
+
+// on reports whether an object about an address or subnet is flannel's on a link. What is about another network of the
+// host is left over there, since no two of them have a device in common.
+func (d Demand) on(link string, p netip.Prefix) bool {
+	return d.devices[link] && (d.inNetworks(p) || within(d.beside, p))
 }
 
 func (d Demand) inNetworks(p netip.Prefix) bool { return within(d.networks, p) }
