@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -223,7 +222,6 @@ func isOwn(op dataplane.Op) bool {
 
 func (p hostPart) settled() string {
 	p.n.host.programmed = p.n.host.want.snap // and maybe not the newest
-	p.n.host.contests.why = ""
 	p.n.settleRefused()
 	p.n.forgetOld()
 	p.n.shareTables()
@@ -253,7 +251,6 @@ func (p hostPart) failed(op dataplane.Op, err error) error {
 			return nil
 		}
 	case dataplane.Link:
-		delete(p.n.host.contests.of, o.Name) // nothing to change back
 		nameTaken := o.Was != "" && errors.Is(err, driver.ErrExists)
 		if op.Verb == dataplane.Replace && (refused(err) || nameTaken) && o.Kind() != dataplane.LinkWireGuard {
 			if p.n.keepsMTU(o, err) {
@@ -320,8 +317,8 @@ func (p hostPart) reasons() (rs []string) {
 			rs = append(rs, text)
 		}
 	}
-	if !l.clean && len(l.failures) == 0 {
-		rs = append(rs, cmp.Or(h.contests.why, "the host is not yet as desired"))
+	if !l.clean && len(l.failures) == 0 && l.contests.text() == "" {
+		rs = append(rs, "the host is not yet as desired")
 	}
 	return rs
 }

@@ -47,6 +47,7 @@ type lane struct {
 	fresh    bool           // the last look came after the last change and is not yet compared
 	stopped  bool           // the last plan before an orderly end has begun
 	retry    bool           // the plan only retries refused objects
+	retried  bool           // the plan follows such a one, and removes the other objects of a peer
 	clean    bool           // the last comparison found no difference except refused objects
 	repairs  bool           // the plans undo changes that another program made
 	found    []dataplane.Op // the difference that the last comparison found
@@ -62,7 +63,7 @@ type lane struct {
 	pauses   int            // attempts in a row with a pause after them
 	tally    tally
 
-	recurring recurring
+	contests contests
 }
 
 // part holds the differences between the lanes.
@@ -115,13 +116,6 @@ type quieter interface {
 type misser interface {
 	// missed notes such a delete: the object may have been replaced since the last look.
 	missed(op dataplane.Op)
-}
-
-// delayer is a part that puts some ops off, because another program undoes them at once.
-type delayer interface {
-	// putOff returns the ops of a plan that may begin now, and the time to look again for
-	// the others. The time is zero if there are no others.
-	putOff(plan []dataplane.Op) (now []dataplane.Op, again time.Time)
 }
 
 // stopper is a part that changes the host when the process ends in order.
@@ -305,9 +299,11 @@ func (n *Node) reconcile(l *lane) {
 	if !ok {
 		return
 	}
+	l.contests.forget(n.now, l.quiet())
+	l.retried = l.retry
 	l.fresh, l.retry = false, len(plan) > 0 && l.part.retries(plan)
 	l.found = plan
-	l.repairs = (l.repairs || l.clean) && len(plan) > 0 && !l.retry
+	l.repairs = (l.repairs || l.clean) && len(plan) > 0 && !l.retry && !l.retried
 	l.clean = len(plan) == 0 || l.retry
 	if len(plan) > 0 {
 		if now := n.beginnable(l, plan); len(now) > 0 {
@@ -315,8 +311,11 @@ func (n *Node) reconcile(l *lane) {
 		}
 		return
 	}
+	if again := l.contests.settle(n.now); !again.IsZero() {
+		l.lookBy(again, causeRetry)
+	}
 	text := l.part.settled()
-	if l.attempts > 0 && !l.recurring.silent {
+	if l.attempts > 0 && !l.contests.silent {
 		n.event(Info, l.logs.clean, text)
 	}
 	l.restart()
@@ -327,11 +326,7 @@ func (n *Node) reconcile(l *lane) {
 // beginnable returns the ops of a plan that may begin now. The lane plans the others again from
 // a look at their time.
 func (n *Node) beginnable(l *lane, plan []dataplane.Op) []dataplane.Op {
-	p, ok := l.part.(delayer)
-	if !ok {
-		return plan
-	}
-	now, again := p.putOff(plan)
+	now, again := n.putOff(l, plan)
 	if !again.IsZero() {
 		l.lookBy(again, causeRetry)
 	}
@@ -424,6 +419,7 @@ func except(plan []dataplane.Op, at []int) []dataplane.Op {
 // countPlan counts the plan under way, of which these ops succeeded.
 func (n *Node) countPlan(l *lane, done []dataplane.Op) {
 	l.tally.applied(n.now, done, len(l.plan)-len(done))
+	n.noteRepairs(l, done)
 	if !l.repairs || len(done) == 0 {
 		return
 	}
@@ -434,13 +430,13 @@ func (n *Node) countPlan(l *lane, done []dataplane.Op) {
 // reportPlan logs one line for each plan, with the first of its failures.
 func (n *Node) reportPlan(l *lane, plan []dataplane.Op) {
 	text := l.part.describe(plan)
-	l.recurring.silent = false
+	l.contests.silent = false
 	switch {
 	case len(l.failures) > 0:
 		first, output := command.Split(l.failures[0])
 		n.onceWith(Error, l.logs.failed, fmt.Sprintf("%s; %d failed, first: %s", text, len(l.failures), first), output)
-	case l.repairs:
-		n.reportRepair(l, plan, text)
+	case l.repairs && l.contests.allUndone(plan):
+		l.contests.silent = true // a line for each would fill the log
 	default:
 		n.event(Info, l.logs.applied, text)
 	}

@@ -106,7 +106,6 @@ type hostState struct {
 	paths      []PacketPath      // packet paths that this process runs
 	withheld   int               // deletes that wait for the store
 	recreate   map[string]bool   // links that refused a change in place
-	contests   contests          // for devices that another program changes back
 	keepMTU    map[string]int    // links whose kernel refused this MTU
 	notes      []string          // the backend's, about this host
 	lack       *backend.Lack     // what this host lacks for the backend, nil if nothing is known
@@ -139,7 +138,6 @@ func New(opts Options) *Node {
 	n.host.handover.saved = map[string]bool{}
 	n.host.recreate = map[string]bool{}
 	n.host.keepMTU = map[string]int{}
-	n.host.contests.of = map[string]contest{}
 	n.host.denied = map[string]bool{}
 	n.network.lacking, n.network.givenUp = map[string]error{}, map[string]bool{}
 	n.host.refusals.of = map[netip.Prefix]refusal{}

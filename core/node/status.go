@@ -313,6 +313,8 @@ func (n *Node) reasons() (rs []string) {
 		n.lease.self.Key)
 	for _, l := range n.lanes {
 		rs = append(rs, l.part.reasons()...)
+		text := l.contests.text()
+		say(text != "", "%s: %s", l.id, text)
 	}
 	say(n.fileWaits(), "the subnet file waits for the end of a peer's command for subnet %s", n.lease.self.Key)
 	text := n.subnetFile()

@@ -148,3 +148,22 @@ func (s *netnsStore) Slow(chance float64, by time.Duration) error {
 func (s *netnsStore) Lossy(requests, answers float64) error {
 	return nothingDone(s.Disturb(func(c *harness.Chances) { c.Request, c.Answer = requests, answers }))
 }
+
+// Repeat implements [lang.Rival].
+func (n *netnsNode) Repeat(every time.Duration, do func()) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	tick := time.NewTicker(every)
+	go func() {
+		defer close(ended)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+				do()
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}

@@ -32,6 +32,7 @@ func breakings() map[string]breaking {
 		"reboot": faultReboot, "churn": faultChurn, "key": faultKey,
 		"firewall": faultFirewall, "node": faultNode, "ike": faultIKE, "commands": faultCommands, "nat": faultNAT,
 		"tun":     faultTUN,
+		"rival":   faultRival,
 		"request": faultRequest, "token": faultToken, "denied": faultDenied,
 	}
 }

@@ -326,3 +326,22 @@ func (s simStore) DisturbEvents(e lang.EventFaults) {
 func (s simStore) CalmStreams() {
 	s.each(func(one *store.Store) { one.SetFaults(store.Faults{}) })
 }
+
+// Repeat implements [lang.Rival].
+func (n *simNode) Repeat(every time.Duration, do func()) (stop func()) {
+	stopped := false
+	n.watched.SetRival(true)
+	var next func()
+	next = func() {
+		if stopped {
+			return
+		}
+		do()
+		n.World().After(every, n.Name()+": rival", next)
+	}
+	n.World().After(every, n.Name()+": rival", next)
+	return func() {
+		stopped = true
+		n.watched.SetRival(false)
+	}
+}

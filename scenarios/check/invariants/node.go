@@ -88,6 +88,7 @@ type Node struct {
 
 	made map[string]madeDevice // by name
 
+	undone  undone
 	surface surface
 	secrecy secrecy
 }
@@ -220,6 +221,7 @@ func (m watchedMachine) Ready() node.Effects {
 		n.checkSurface(e.Plan)
 	}
 	n.notePlans(r.Lanes[node.CloudLane].Plan)
+	n.checkUndone(r.Lanes, m.Pulse().Phase == node.PhaseReady)
 	n.began(r)
 	n.checkDifference(r, m.Machine)
 	n.noteMoves(r.Events)
