@@ -12,6 +12,8 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/renameio/v2"
+
+	"github.com/flanneld/flannel/internal/files"
 )
 
 // attachment is one interface of one container in one network. Its ADD keeps
@@ -53,7 +55,8 @@ func (a attachment) keep(text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(a.path()), 0o700); err != nil {
 		return types.NewError(types.ErrIOFailure, "make a directory in dataDir", err.Error())
 	}
-	if err := renameio.WriteFile(a.path(), text, 0o600, renameio.WithTempDir(filepath.Dir(a.path()))); err != nil {
+	files.Sweep(filepath.Dir(a.path()), "") // no later call writes the file of a call that was killed
+	if err := files.Replace(a.path(), text, 0o600); err != nil {
 		return types.NewError(types.ErrIOFailure, "keep the delegate's configuration", err.Error())
 	}
 	_, err := os.Stat(a.byContainer())

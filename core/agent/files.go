@@ -7,11 +7,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
+	"github.com/flanneld/flannel/internal/files"
 )
 
 // Every program on the host may read the subnet file; only the daemon may read
@@ -95,17 +94,8 @@ func replaceFile(path string, data []byte, mode fs.FileMode) error {
 	if err := errors.Join(makeDir(dir), makeWay(path)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	// Not renameio.WriteFile: it keeps the mode of the old file.
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode))
-	if err != nil {
+	if err := files.Replace(path, data, mode); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.CloseAtomicallyReplace()
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.Cleanup()))
 	}
 	return nil
 }

@@ -10,10 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/internal/files"
 )
 
 // secretFileMode lets only root read a secret. An operator's file may be writable for root.
@@ -109,7 +108,7 @@ func (f secretFile) draw(random io.Reader) (dataplane.Secret, error) {
 	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
 		return dataplane.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
 	}
-	if err := renameio.WriteFile(path, f.encode(secret), secretFileMode, renameio.IgnoreUmask()); err != nil {
+	if err := files.Replace(path, f.encode(secret), secretFileMode); err != nil {
 		return dataplane.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
 	}
 	return secret, nil

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/internal/files"
 )
 
 // The first words of the file's lines.
@@ -29,8 +29,8 @@ const (
 
 // file is the record on disk.
 type file struct {
-	path string   // "": nowhere
-	open *os.File // for appending; nil before the first change
+	path string       // "": nowhere
+	open *files.Lines // nil before the first change
 	boot string
 }
 
@@ -72,45 +72,61 @@ func (f *file) read(boot string) (kept *dataplane.State, rebooted bool, warning 
 	}
 	kept, former, err := parse(text)
 	if err != nil {
-		err = fmt.Errorf("record of commands %s: %w; what it says from there on is lost", f.path, err)
+		err = fmt.Errorf("record of commands %s: %w; what such a line says is lost", f.path, err)
 	}
 	return kept, former != boot, err
 }
 
-// parse reads the lines of a record up to the first that cannot be read. A last
-// line without an end was being written when the machine went down.
+// parse reads the lines of a record, except those that cannot be read. A last line without an end was being written
+// when the machine went down. The error does not quote the lines, which may name secrets.
 func parse(text []byte) (kept *dataplane.State, boot string, err error) {
 	kept = dataplane.NewState()
+	var bad []string
 	for number := 1; len(text) > 0; number++ {
 		line, rest, ended := bytes.Cut(text, []byte("\n"))
 		if !ended {
 			break
 		}
-		word, object, _ := strings.Cut(string(line), " ")
-		switch word {
-		case bootWord:
-			boot = object
-		case keepWord:
-			o, failed := dataplane.ParseObject(object)
-			err = failed
-			if err == nil {
-				kept.Put(o)
-			}
-		case forgetWord:
-			o, failed := dataplane.ParseObject("command " + object)
-			err = failed
-			if c, is := o.(dataplane.Command); is && err == nil {
-				kept.Commands.Delete(c.CommandKey)
-			}
-		default:
-			err = fmt.Errorf("unknown word %q", word)
-		}
-		if err != nil {
-			return kept, boot, fmt.Errorf("line %d: %w", number, err)
-		}
 		text = rest
+		whole := string(line)
+		switch id, is := strings.CutPrefix(whole, bootWord+" "); {
+		case is:
+			boot = id
+		case whole != "" && !take(kept, whole) && !take(kept, lastEntry(whole)):
+			bad = append(bad, strconv.Itoa(number))
+		}
 	}
-	return kept, boot, nil
+	if len(bad) > 0 {
+		err = fmt.Errorf("cannot read line %s", strings.Join(bad, ", "))
+	}
+	return kept, boot, err
+}
+
+// take adds what a line says to the commands, or returns false.
+func take(kept *dataplane.State, line string) bool {
+	word, object, _ := strings.Cut(line, " ")
+	if word == forgetWord {
+		object = "command " + object
+	}
+	o, err := dataplane.ParseObject(object)
+	c, is := o.(dataplane.Command)
+	switch {
+	case err != nil || !is:
+		return false
+	case word == keepWord:
+		kept.AddCommand(c)
+	case word == forgetWord:
+		kept.Commands.Delete(c.CommandKey)
+	default:
+		return false
+	}
+	return true
+}
+
+// lastEntry returns the last entry of a line: releases before wrote it behind a fragment, after a full disk.
+func lastEntry(line string) string {
+	i := max(strings.LastIndex(line, keepWord+" command "), strings.LastIndex(line, forgetWord+" "))
+	return line[max(i, 0):]
 }
 
 // append adds a line. The first one of a process rewrites the file, so that
@@ -124,7 +140,7 @@ func (f *file) append(word, object string) error {
 			return fmt.Errorf("record of commands: %w", err)
 		}
 	}
-	if _, err := fmt.Fprintf(f.open, "%s %s\n", word, object); err != nil {
+	if err := f.open.Add(word + " " + object); err != nil {
 		return fmt.Errorf("record of commands: %w", err)
 	}
 	return nil
@@ -154,10 +170,10 @@ func (f *file) compact() error {
 	if err := os.MkdirAll(filepath.Dir(f.path), dirMode); err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(f.path, []byte(text.String()), fileMode); err != nil {
+	if err := files.Replace(f.path, []byte(text.String()), fileMode); err != nil {
 		return err
 	}
-	f.open, err = os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, fileMode)
+	f.open, err = files.AddTo(f.path)
 	return err
 }
 
