@@ -67,6 +67,9 @@ func (p Peer) check(env Env, self Self, network netip.Prefix) error {
 		return fmt.Errorf("public address %s is not a unicast address", p.IP)
 	case p.IP == env.Uplink.Public(p.Family) || p.IP == env.Uplink.Addr(p.Family):
 		return fmt.Errorf("public address %s is our own", p.IP)
+	case network.Contains(p.IP): // its tunnel would lead into itself
+		return fmt.Errorf("public address %s is inside the network %s: the node took a device of pods or of flannel for "+
+			"its uplink, and must publish another address", p.IP, network)
 	}
 	return nil
 }

@@ -165,3 +165,16 @@ func TestFamiliesOf(t *testing.T) {
 		}
 	}
 }
+
+// A node that publishes an address inside the overlay is refused, and no other one is.
+func TestPeerInsideTheOverlay(t *testing.T) {
+	bad := of(4, "10.0.9.0/24", 5)
+	inside := netip.MustParseAddr("10.0.8.1")
+	bad.Attrs.PublicIP = inside
+	subnets, problems := served(t, cidr.V4, of(3, "10.0.8.0/24", 4), bad)
+	want := []string{"10.0.9.0/24: public address 10.0.8.1 is inside the network 10.0.0.0/12: the node took a device of " +
+		"pods or of flannel for its uplink, and must publish another address"}
+	if !slices.Equal(subnets, []string{"10.0.8.0/24"}) || !slices.Equal(problems, want) {
+		t.Errorf("serves %q, problems %q", subnets, problems)
+	}
+}

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -108,13 +106,6 @@ func (b *Backend) Extent() dataplane.Extent {
 	return dataplane.Extent{Links: []string{b.device}, Sysctls: []dataplane.Sysctl{b.acceptLocal()}}
 }
 
-// Reach implements [backend.Reacher]. Only peers inside the network need a route
-// of the underlay, see intoTunnel.
-func (b *Backend) Reach(network config.Network, peers []*lease.Lease) []netip.Addr {
-	outside := func(a netip.Addr) bool { return !network.V4.Network.Contains(a) }
-	return slices.DeleteFunc(backend.PublicAddrs(network, peers), outside)
-}
-
 // MTU implements [backend.Backend].
 func (b *Backend) MTU(env backend.Env) int { return env.Uplink.MTU - overhead }
 
@@ -147,21 +138,7 @@ func (b *Backend) Render(
 	})
 	served, problems := backend.Peers(env, self, backend.AnyType, cidr.V4, peers)
 	for _, p := range served {
-		if intoTunnel(env, p.IP) {
-			problems = append(problems, backend.Problem{Key: p.Key, Err: fmt.Errorf("public address %s is inside the network "+
-				"and no underlay route leads there; datagrams to it would come back into the tunnel", p.IP)})
-			continue
-		}
 		state.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: b.device, Subnet: p.Subnet}, To: p.IP})
 	}
 	return state, problems
-}
-
-// intoTunnel reports whether datagrams to an address would take the route of the
-// network itself: it lies inside, and the underlay has no narrower route to it.
-func intoTunnel(env backend.Env, a netip.Addr) bool {
-	network := env.Config.V4.Network
-	return network.Contains(a) && !slices.ContainsFunc(env.Facts.Routes, func(r driver.Route) bool {
-		return r.Dst.Bits() > network.Bits() && r.Dst.Contains(a)
-	})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/internal/backendtest"
 )
@@ -63,24 +62,6 @@ route 10.5.0.0/16 dev flannel0 metric 1
 	}
 	if mtu := b.MTU(env); mtu != 1472 {
 		t.Errorf("MTU %d, want 1472", mtu)
-	}
-}
-
-// The route of the whole network must not catch what the tunnel itself sends;
-// a narrower route of the underlay keeps it out.
-func TestPeerInsideTheNetwork(t *testing.T) {
-	b, env := newBackend(t, `{"Network":"10.0.0.0/8"}`)
-	env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")},
-		{Dst: netip.MustParsePrefix("10.240.0.0/16")}}
-	self := backend.Self{Key: backendtest.Record(t, "10.1.0.0-24", "", "192.0.2.1").Key}
-	state, problems := b.Render(env, self, []*lease.Lease{
-		backendtest.Record(t, "10.2.0.0-24", "", "10.240.0.2"),
-		backendtest.Record(t, "10.3.0.0-24", "", "10.250.0.3"),
-	})
-	if state.Peers.Len() != 1 || len(problems) != 1 || problems[0].String() !=
-		"peer 10.3.0.0-24: public address 10.250.0.3 is inside the network and no underlay route leads there; "+
-			"datagrams to it would come back into the tunnel" {
-		t.Errorf("peers %v, problems %v", state.Peers, problems)
 	}
 }
 
@@ -150,19 +131,5 @@ func TestExtent(t *testing.T) {
 	}
 	if Spec().Needs != "/dev/net/tun" {
 		t.Errorf("needs %q", Spec().Needs)
-	}
-}
-
-// A route to the whole network is that of the tunnel. Only a narrower one of the
-// underlay leads to a peer inside.
-func TestRouteToAPeerInside(t *testing.T) {
-	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`)
-	self := backend.Self{Key: backendtest.Record(t, "10.5.34.0-24", "", "203.0.113.3").Key}
-	inside := []*lease.Lease{backendtest.Record(t, "10.5.35.0-24", "", "10.5.200.4")}
-	for dst, want := range map[string]int{"10.5.0.0/16": 1, "10.4.0.0/15": 1, "10.5.128.0/17": 0, "10.5.0.0/17": 1} {
-		env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix(dst), Hops: []driver.Hop{{Link: "eth0"}}}}
-		if _, problems := b.Render(env, self, inside); len(problems) != want {
-			t.Errorf("with a route to %s: problems %v, want %d", dst, problems, want)
-		}
 	}
 }

@@ -274,6 +274,11 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 			return false
 		}
 	}
+	for _, f := range cidr.Families {
+		if a := l.Attrs.IP(f); a.IsValid() && inForce(network, netip.PrefixFrom(a, a.BitLen())) {
+			return false // the tunnel would lead into itself
+		}
+	}
 	for _, a := range n.addresses() {
 		if a == l.Attrs.PublicIP || a == l.Attrs.PublicIPv6 {
 			return false

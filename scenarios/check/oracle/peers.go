@@ -110,7 +110,7 @@ func portOf(w lease.Ways) uint16 {
 }
 
 // serves reports whether a record may attract packets: its subnet is inside the
-// Network and outside ours, and its address belongs to another host.
+// Network and outside ours, and its address belongs to another host and is outside the Network.
 func (d *derivation) serves(f cidr.Family, p peer) bool {
 	network, own := d.net.of[f], d.own.Key.Of(f)
 	if !network.IsValid() || !p.subnet.IsValid() || !p.to.IsValid() {
@@ -122,7 +122,7 @@ func (d *derivation) serves(f cidr.Family, p peer) bool {
 	if own.IsValid() && own.Overlaps(p.subnet) {
 		return false
 	}
-	if !p.to.IsGlobalUnicast() || cidr.FamilyOf(p.to) != f {
+	if !p.to.IsGlobalUnicast() || cidr.FamilyOf(p.to) != f || network.Contains(p.to) {
 		return false
 	}
 	return p.to != d.host.Uplink.Addr[f] && p.to != d.host.Uplink.Public[f]
