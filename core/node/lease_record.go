@@ -30,6 +30,9 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 			own = append(own, *r)
 		}
 	}
+	if kept, ok := n.keptRecord(own); ok {
+		return kept, true
+	}
 	if mine := n.withOurKey(); len(own) == 0 {
 		own = mine
 	} else {

@@ -112,8 +112,10 @@ func TestRestartChoosesAnotherAddress(t *testing.T) {
 func secondUplink(w *world) {
 	w.facts.Links = append(slices.Clone(w.facts.Links), driver.Link{Name: "eth1", Index: 9, MTU: 1400, Up: true,
 		Addrs: []driver.LinkAddr{{Prefix: netip.MustParsePrefix("172.20.0.1/24"), Permanent: true}}})
-	w.facts.Routes = append(slices.Clone(w.facts.Routes), driver.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Metric: 600,
-		Hops: []driver.Hop{{Link: "eth1", Via: netip.MustParseAddr("172.20.0.254")}}})
+	w.facts.Routes = append(slices.Clone(w.facts.Routes), driver.Route{
+		Dst: netip.MustParsePrefix("0.0.0.0/0"), Metric: 600,
+		Hops: []driver.Hop{{Link: "eth1", Via: netip.MustParseAddr("172.20.0.254")}},
+	})
 }
 
 // publishes returns the address in the record of the node's subnet.
@@ -180,8 +182,8 @@ func TestUplinkMovesAndReturns(t *testing.T) {
 	}
 }
 
-// DHCP clients give the bridge of the pods, a pod's veth and flannel's device default routes and addresses. A restart with
-// or without the state file takes none of them.
+// DHCP clients give the bridge of the pods, a pod's veth and flannel's device default routes and addresses. A restart
+// with or without the state file takes none of them.
 func TestUplinkIsNeverTheOverlays(t *testing.T) {
 	w := readyWorld(t)
 	w.pass(time.Minute)
@@ -208,7 +210,39 @@ func TestUplinkIsNeverTheOverlays(t *testing.T) {
 	w.start(func(o *Options) { o.Saved = nil })
 	w.tell()
 	w.pass(time.Minute)
-	if w.exit == nil || !strings.Contains(w.exit.Reason, "interface flannel.1 cannot be the uplink: it is a device of flannel") {
+	const why = "interface flannel.1 cannot be the uplink: it is a device of flannel"
+	if w.exit == nil || !strings.Contains(w.exit.Reason, why) {
 		t.Errorf("exit %+v\n%s", w.exit, w.log())
+	}
+}
+
+// Two hosts swap their addresses while no daemon runs. The record that has the node's address now is the other host's,
+// and the node publishes its new address in its own one, which has its backend data.
+func TestSwappedAddresses(t *testing.T) {
+	for _, config := range []string{vxlanConfig, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`} {
+		w := newWorld(t, config)
+		w.tell()
+		w.pass(time.Minute)
+		w.wantReady()
+		before := w.status().Subnet
+		other := vxlanPeer("10.5.9.0-24", 4)
+		if config != vxlanConfig {
+			other.Attrs.BackendType, other.Attrs.BackendData = "host-gw", nil
+		}
+		other = w.put(other)
+		w.tell()
+		w.pass(time.Minute)
+		w.facts.Links = slices.Clone(w.facts.Links)
+		w.facts.Links[0].Addrs = []driver.LinkAddr{{Prefix: netip.MustParsePrefix("192.168.64.4/24"), Permanent: true}}
+		w.start()
+		w.tell()
+		w.pass(time.Minute)
+		w.wantReady()
+		if s := w.status(); s.Subnet != before || w.publishes() != "192.168.64.4" {
+			t.Errorf("%s: holds %s, publishes %s; want %s", config, s.Subnet, w.publishes(), before)
+		}
+		if l, _ := findLease(&w.snap, other.Key); !l.Attrs.Equal(other.Attrs) {
+			t.Errorf("%s: it has written the record of the other host: %+v", config, l)
+		}
 	}
 }

@@ -210,7 +210,8 @@ func TestNothingOfTheOverlay(t *testing.T) {
 			`--iface "vp": interface vp cannot be the uplink: it is a port of cni0, the bridge of the pods`},
 		{Options{Regexes: []string{`^10\.9[0-9]`}}, `--iface-regex "^10\\.9[0-9]": nothing else matches, but interface ` +
 			`cni0 cannot be the uplink: it is the bridge of the pods: it has 10.5.1.1 of the network 10.5.0.0/16, ` +
-			`interface vp cannot be the uplink: it is a port of cni0, the bridge of the pods, interface wg-old cannot be the uplink: ` +
+			`interface vp cannot be the uplink: it is a port of cni0, the bridge of the pods, ` +
+			`interface wg-old cannot be the uplink: ` +
 			`it is a device of flannel`},
 		{Options{Regexes: []string{`^169\.254\.1\.`}},
 			`--iface-regex "^169\\.254\\.1\\.": nothing else matches, but interface eth0: 169.254.1.1 is link-local`},

@@ -28,17 +28,18 @@ func (s *Session) loseAddress(name string, n Node, u Uplink) error {
 	if err != nil {
 		return err
 	}
-	lose := func() error {
+	each := func(do func(dataplane.Object) error, but error) error {
 		var errs []error
 		for _, f := range s.underlayFamilies() {
 			length := UnderlayAddr(f, s.top.Segment(i), i+1).Bits()
 			a := dataplane.Addr{Link: "eth0", Prefix: netip.PrefixFrom(s.address(i, f), length)}
-			errs = append(errs, unless(driver.ErrNotFound, k.Remove(a)))
+			errs = append(errs, unless(but, do(a)))
 		}
 		return errors.Join(errs...)
 	}
+	lose := func() error { return each(k.Remove, driver.ErrNotFound) }
 	return s.lasting(name+" uplink-address", true, lose, func() error {
-		var errs []error
+		errs := []error{each(k.Add, driver.ErrExists)} // of both families, before their routes
 		for _, f := range s.underlayFamilies() {
 			errs = append(errs, u.UplinkAddress(s.address(i, f)))
 		}
@@ -74,7 +75,9 @@ func faultDefaultRoute(s *Session, name string, n Node, a *args, _ string) error
 			if off {
 				errs = append(errs, unless(driver.ErrNotFound, k.Remove(r)))
 			} else {
-				errs = append(errs, unless(driver.ErrExists, k.Add(r)))
+				err := unless(driver.ErrExists, k.Add(r))
+				// Without its address or its link the uplink cannot have a route: it gets that along with them.
+				errs = append(errs, unless(driver.ErrUnreachable, unless(driver.ErrLinkDown, err)))
 			}
 		}
 		return errors.Join(errs...)

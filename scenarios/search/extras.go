@@ -1,9 +1,13 @@
 package search
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/scenarios/lang"
 )
 
 // extras are faults that one seed in eight draws in addition to the others, by a stream of random numbers
@@ -32,10 +36,11 @@ func extras() []fault {
 			}},
 		{name: "foreign-object", weight: 1, fits: func(s shape) bool { return s.family != "v6" }, draw: foreignObject},
 		one("default-route-gone", "fault N default-route off"),
-		several("second-nic", at(0, "fault N nic eth1 address=172.20.0.1/24"),
-			at(20*time.Second, "fault N default-route off"), at(20*time.Second, "restart N")),
-		several("uplink-address-gone", at(0, "fault N nic eth1 address=172.20.0.1/24"), at(0, "fault N uplink no-address"),
-			at(6*time.Minute, "heal")),
+		overTunnels(several("second-nic", at(0, "fault N nic eth1 address=172.20.0.1/24"),
+			at(20*time.Second, "fault N default-route off"), at(20*time.Second, "restart N"))),
+		overTunnels(several("uplink-address-gone", at(0, "fault N nic eth1 address=172.20.0.1/24"),
+			at(0, "fault N uplink no-address"), at(6*time.Minute, "heal"))),
+		{name: "addresses-swapped", weight: 1, fits: canSwap, draw: addressesSwapped},
 		{name: "default-route-of-pods", weight: 1, fits: func(s shape) bool { return s.family != "v6" }, draw: defaultOfPods},
 		{name: "key-gone", weight: 1, fits: hasKey, draw: func(d *drawing) []Step {
 			steps := []Step{at(0, "fault N key gone"), at(time.Duration(d.pause()), "restart N")}
@@ -55,6 +60,28 @@ func mayUseTUN(s shape) bool {
 // hasKey is for clusters whose nodes have a private key of WireGuard, or may change to a backend that has one.
 func hasKey(s shape) bool {
 	return s.backend == "wireguard" || s.change && slices.Contains(changesFrom(s), "wireguard")
+}
+
+// overTunnels is for backends without routes through the uplink: a node that takes another network card for its uplink,
+// because it has lost its memory or its address for minutes, rightly removes these.
+func overTunnels(f fault) fault {
+	f.fits = func(s shape) bool {
+		routes := s.direct || s.change && slices.Contains(changesFrom(s), "host-gw")
+		return !routes && (s.backend == "vxlan" || s.backend == "udp" || s.backend == "wireguard")
+	}
+	return f
+}
+
+// canSwap is for clusters whose first two nodes are on one segment, and publish addresses of their own.
+func canSwap(s shape) bool {
+	return firstSegment(s) > 1 && s.family != "v6" && !s.nat && canForget(s)
+}
+
+// addressesSwapped lets the first two hosts swap their addresses while their daemons do not run.
+func addressesSwapped(d *drawing) []Step {
+	one, two := lang.UnderlayAddr(cidr.V4, 0, 1).Addr(), lang.UnderlayAddr(cidr.V4, 0, 2).Addr()
+	return []Step{at(0, "stop n1 n2"), at(0, fmt.Sprintf("fault n1 uplink address=%s", two)),
+		at(0, fmt.Sprintf("fault n2 uplink address=%s", one)), at(time.Second, "start n1"), at(time.Second, "start n2")}
 }
 
 // defaultOfPods gives the bridge of the pods a default route, as a DHCP client does that finds it, takes the uplink's

@@ -1,0 +1,38 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// keptRecord returns the record of the last run if other records than that one have the node's address, as after two
+// hosts have swapped their addresses while no daemon ran. The pods of the host have addresses of its subnet, so the
+// record that the state file confirms is the node's, and it publishes its present address there. Without such a
+// conflict the state file may be a copy, as on a machine that was cloned.
+func (n *Node) keptRecord(withAddress []lease.Lease) (lease.Lease, bool) {
+	s := n.store.saved
+	if n.lease.grant != nil || s == nil || len(withAddress) == 0 || n.lease.ceded[s.Self.Key] {
+		return lease.Lease{}, false
+	}
+	isKept := func(r lease.Lease) bool { return r.Key == s.Self.Key }
+	kept, exists := findLease(n.store.snap, s.Self.Key)
+	if !exists || slices.ContainsFunc(withAddress, isKept) || n.unfit(kept) != nil {
+		return lease.Lease{}, false
+	}
+	return kept, s.confirms(kept)
+}
+
+// confirms reports whether a record under the saved key is the one that the last run wrote: it has its backend data, or
+// for a backend without data all its attributes and its age.
+func (s *saved) confirms(r lease.Lease) bool {
+	own := s.Self.Attrs
+	if own.BackendType != r.Attrs.BackendType {
+		return false
+	}
+	if sameData(own, r.Attrs) {
+		return true
+	}
+	before, known := findLease(&s.Snapshot, r.Key)
+	return own.Equal(r.Attrs) && known && before.CreateRevision == r.CreateRevision
+}
