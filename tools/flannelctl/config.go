@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/tools/netconfig"
 	"github.com/flanneld/flannel/tools/output"
 )
@@ -137,8 +139,20 @@ func (a *app) setConfig(ctx context.Context, d *datastore, path string) error {
 			return err
 		}
 		report.Stored = true
+		a.warnOfCommands(d, data)
 	}
 	return a.printFound(report)
+}
+
+// warnOfCommands says that nodes refuse a config, if they use the datastore without a credential as this command does.
+func (a *app) warnOfCommands(d *datastore, data []byte) {
+	reached := d.etcd
+	urls, _ := d.endpoints()
+	reached.Endpoints = strings.Join(urls, ",")
+	if err := node.CheckCommands(data); err != nil && !reached.Protected() {
+		fmt.Fprintf(a.stderr, "flannelctl: nodes that reach the datastore without a credential, as this command does, keep "+
+			"the former config: %v\n", err)
+	}
 }
 
 // document is a config as it is stored.

@@ -204,6 +204,35 @@ func TestNetworksAndServers(t *testing.T) {
 	})
 }
 
+// A writer of commands learns that nodes refuse them from a datastore that asks for no credential.
+func TestSetCommands(t *testing.T) {
+	dir := t.TempDir()
+	socket, err := embedded.SocketURL(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := embedded.Start(t.Context(), embedded.Options{
+		Dir: dir, ListenClient: []string{socket, "http://127.0.0.1:0"}, UnsafeNoSync: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	conf := write(t, `{"Network":"10.5.0.0/22","Backend":{"Type":"extension","SubnetAddCommand":"true"}}`)
+	plain := write(t, `{"Network":"10.5.0.0/22","Backend":{"Type":"alloc"},"Formerly":[]}`)
+	const says = "keep the former config: network config: Backend extension is refused: it runs commands as root"
+	for _, endpoint := range server.Endpoints() {
+		want := says
+		if strings.HasPrefix(endpoint, "unix:") {
+			want = ""
+		}
+		runSteps(t, []string{"--etcd-endpoints", endpoint, "--etcd-prefix", "/" + endpoint[:4]}, []step{
+			{[]string{"config", "set", plain}, 0, "stored:", ""},
+			{[]string{"config", "set", conf}, 0, "stored:", want},
+		})
+	}
+}
+
 // Without a flag, flannelctl uses the etcd of a flanneld on this host.
 func TestFindsEmbeddedEtcd(t *testing.T) {
 	dir := t.TempDir()
