@@ -25,6 +25,8 @@ type Host struct {
 	nl    *wholedump.Handle
 	pause *netspace.Process       // started by Hold
 	ports map[uint16]*net.UDPConn // held by TakePort
+	// received counts the datagrams that came to them.
+	received map[uint16]int
 }
 
 // FD returns the namespace of the host, which is open until the lab closes.
@@ -58,7 +60,8 @@ func (l *Lab) newHost(name string, settings ...setting) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("host %s: %w", name, err)
 	}
-	h := &Host{Name: name, lab: l, space: space, ports: map[uint16]*net.UDPConn{}}
+	h := &Host{Name: name, lab: l, space: space, ports: map[uint16]*net.UDPConn{},
+		received: map[uint16]int{}}
 	l.hosts = append(l.hosts, h)
 	h.nl, err = wholedump.At(netns.NsHandle(space.FD()), unix.NETLINK_ROUTE)
 	if err != nil {

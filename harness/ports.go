@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+
+	"golang.org/x/sys/unix"
 )
 
 // TakePort binds a UDP port at all IPv4 addresses of the host, as another
-// program would, and reads nothing.
+// program would. Only [Host.Received] reads.
 func (h *Host) TakePort(port uint16) error {
 	at := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
 	return h.Do(func() error {
@@ -21,6 +23,27 @@ func (h *Host) TakePort(port uint16) error {
 	})
 }
 
+// Received returns how many datagrams have come to a port that TakePort holds.
+func (h *Host) Received(port uint16) (int, error) {
+	conn, taken := h.ports[port]
+	if !taken {
+		return 0, fmt.Errorf("host %s: port %d is not taken", h.Name, port)
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		for b := make([]byte, 1); ; h.received[port]++ {
+			_, _, err := unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT)
+			if err != nil {
+				return true
+			}
+		}
+	})
+	return h.received[port], err
+}
+
 // LeavePort undoes TakePort.
 func (h *Host) LeavePort(port uint16) error {
 	conn, taken := h.ports[port]
@@ -28,6 +51,7 @@ func (h *Host) LeavePort(port uint16) error {
 		return fmt.Errorf("host %s: port %d is not taken", h.Name, port)
 	}
 	delete(h.ports, port)
+	delete(h.received, port)
 	return conn.Close()
 }
 

@@ -276,6 +276,8 @@ type PortUser interface {
 	// TakePort binds a port at all addresses for another program; LeavePort releases it.
 	TakePort(port uint16) error
 	LeavePort(port uint16) error
+	// Received returns how many datagrams have come to a taken port.
+	Received(port uint16) (int, error)
 	SendUDP(to netip.AddrPort, payload []byte) error
 }
 

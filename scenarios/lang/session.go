@@ -97,6 +97,8 @@ func verbs() map[string]verb {
 		"cross":    (*Session).cross,
 		"mtu":      (*Session).mtu,
 		"spoof":    (*Session).spoof,
+		"forge":    (*Session).forge,
+		"received": (*Session).received,
 		"drops":    (*Session).drops,
 		"probes":   (*Session).probes,
 		"metric":   (*Session).metric,

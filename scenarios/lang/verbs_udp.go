@@ -56,12 +56,18 @@ func bareIPv4(src, dst netip.Addr) []byte {
 	b[9] = 253
 	copy(b[12:], src.AsSlice())
 	copy(b[16:], dst.AsSlice())
+	sumIPv4(b)
+	return b
+}
+
+// sumIPv4 sets the checksum of a header.
+func sumIPv4(b []byte) {
+	b[10], b[11] = 0, 0
 	sum := uint32(0)
-	for i := 0; i < len(b); i += 2 {
+	for i := 0; i < 20; i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))
 	}
 	binary.BigEndian.PutUint16(b[10:], ^uint16(sum+sum>>16))
-	return b
 }
 
 // drops performs "drops n1 spoofed". It prints how many packets n1's packet path

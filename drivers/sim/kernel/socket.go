@@ -71,11 +71,18 @@ func (s *stack) vxlanAt(port uint16, f cidr.Family) *link {
 	return nil
 }
 
+// Received returns how many datagrams have come to a port that [Host.TakePort] holds.
+func (h *Host) Received(port uint16) (int, error) { return h.stack.received[port], nil }
+
 // TakePort makes another program bind a UDP port at all IPv4 addresses and
 // discard what it gets.
 func (h *Host) TakePort(port uint16) error {
 	s := h.stack
 	_, err := s.bind(netip.AddrPortFrom(netip.IPv4Unspecified(), port), func(_ ipHeader, d udpDatagram, p *Probe) {
+		if s.received == nil {
+			s.received = map[uint16]int{}
+		}
+		s.received[port]++
 		s.drop(p, DropNoListener, fmt.Sprintf("port %d belongs to another program", d.dst))
 	})
 	return h.action(err, "take port %d", port)
@@ -100,6 +107,7 @@ func (h *Host) LeavePort(port uint16) error {
 		return h.action(fmt.Errorf("no program has the port: %w", driver.ErrNotFound), "leave port %d", port)
 	}
 	h.stack.unbind(k)
+	delete(h.stack.received, port)
 	return h.action(nil, "leave port %d", port)
 }
 

@@ -32,6 +32,7 @@ type stack struct {
 	policies     policies
 	associations []*association // oldest first
 	blocks       map[blocked]bool
+	received     map[uint16]int // datagrams at ports that other programs hold
 	// spoilsChecksums means that the network card computes wrong checksums in tunnels.
 	spoilsChecksums bool
 	heard           map[netip.Addr]time.Time // when the last probe of each daemon arrived
