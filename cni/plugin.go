@@ -169,9 +169,9 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 	return a.forget(path)
 }
 
-// delByPresent deletes an attachment whose kept delegate cannot be started by the delegate of the present configuration,
-// if that is another one. An ADD with a delegate that the node lacks may have left it: without this, the sandbox would
-// stay for ever once the configuration is right. It returns the given error if the delegate is the same.
+// delByPresent deletes an attachment whose kept delegate cannot be started by that of the present configuration, if it is
+// another one. An ADD with a delegate that the node lacks may have left it: without this, the sandbox would stay for
+// ever once the configuration is right. It returns the given error if the delegate is the same.
 func (p Plugin) delByPresent(c conf, kept map[string]any, err error) error {
 	present, readErr := c.current()
 	if readErr != nil || pluginOf(present) == pluginOf(kept) {
@@ -181,8 +181,8 @@ func (p Plugin) delByPresent(c conf, kept map[string]any, err error) error {
 	return p.delegate(invoke.DelegateDel, "DEL", present)
 }
 
-// hasNotRun reports whether a delegate failed before it began: there is no such program in CNI_PATH, or the kernel cannot
-// start it. The CNI library says neither by a type of error.
+// hasNotRun reports whether a delegate failed before it began: CNI_PATH has no such program, or the kernel cannot start
+// it. The CNI library says neither by a type of error.
 func hasNotRun(err error) bool {
 	return err != nil &&
 		(strings.Contains(err.Error(), "failed to find plugin") || strings.Contains(err.Error(), "fork/exec "))

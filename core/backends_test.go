@@ -55,7 +55,12 @@ func mayNameBackends(path string) bool {
 	path = filepath.ToSlash(path)
 	for _, part := range []string{
 		"_test.go", "core/backend/",
-		"core/dataplane/link_",     // the kernel's names for kinds of links
+		"core/dataplane/link_", // the kernel's names for kinds of links
+
+		"core/dataplane/chaintext.go",       // names of protocols in rules
+		"drivers/linux/firewall/iptrule.go", // the same
+		"drivers/sim/kernel/readable.go",    // encapsulations as they are on a wire
+
 		"drivers/leasetest/",       // records as tests write them
 		"drivers/kube/kubetest/",   // the same
 		"drivers/linux/linuxtest/", // kernel kinds
