@@ -33,8 +33,11 @@ func embedEtcd(ctx context.Context, o *options) (_ context.Context, endpoints []
 	if err != nil {
 		return ctx, nil, nil, err
 	}
+	klog.Infof("embedded etcd reads its data in %s; a panic before the next line means that a file there is damaged: "+
+		"restore the folder from a backup, or move it away: nodes then write their leases again", o.embedEtcd.dir)
 	server, err := embedded.Start(ctx, embedded.Options{
 		Dir: o.embedEtcd.dir, ListenClient: listen,
+		Fatal:    func(text string) { klog.Error(text); klog.Flush() },
 		CertFile: o.etcd.CertFile, KeyFile: o.etcd.KeyFile, ClientCAFile: o.etcd.CAFile,
 	})
 	if err != nil {

@@ -32,8 +32,10 @@ type Options struct {
 	// Alone removes the other members from the data, for an operator who has
 	// lost them for good.
 	Alone bool
-	// Logger receives etcd's own log; default: it is discarded.
+	// Logger receives etcd's own log; default: only Fatal gets something.
 	Logger *zap.Logger
+	// Fatal takes a line that says why etcd ends the process; default: it goes to standard error.
+	Fatal func(text string)
 }
 
 // Server is a running etcd.
@@ -72,11 +74,21 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: %w", err)
 	}
-	e, endStreams, err := serve(ctx, cfg)
+	e, endStreams, err := serveOrFail(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, errors.Join(err, lock.Close()))
 	}
 	return &Server{lock: lock, etcd: e, client: v3client.New(e.Server), endStreams: endStreams}, nil
+}
+
+// serveOrFail is serve. A panic of etcd, as a damaged write-ahead log causes, becomes an error.
+func serveOrFail(ctx context.Context, cfg *embed.Config) (e *embed.Etcd, endStreams context.CancelFunc, err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = errors.New(ended(cfg.Dir, fmt.Sprint(why)))
+		}
+	}()
+	return serve(ctx, cfg)
 }
 
 // serve runs an etcd and returns when it can serve. endStreams ends the streams of its clients.
@@ -169,7 +181,7 @@ func configure(o Options) (*embed.Config, error) {
 	cfg.AutoCompactionRetention = "1h"
 
 	if o.Logger == nil {
-		o.Logger = zap.NewNop()
+		o.Logger = newLastWords(o.Dir, o.Fatal)
 	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(o.Logger)
 	return cfg, nil
