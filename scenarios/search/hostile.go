@@ -202,7 +202,7 @@ func (d *drawing) plainRecord(backendType string) record {
 	}
 	switch backendType {
 	case "vxlan":
-		r["BackendData"] = map[string]any{"VNI": 1, "VtepMAC": "02:00:00:00:00:99"}
+		r["BackendData"] = map[string]any{"VNI": 1, "VtepMAC": "02:00:00:00:00:a9"}
 	case "wireguard":
 		r["BackendData"] = map[string]any{"PublicKey": foreignKeys[0], "Port": 51820}
 	case "udp":
@@ -249,8 +249,8 @@ var foreignKeys = []string{
 func (d *drawing) data() any {
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
 	return pick[any](d.rng,
-		map[string]any{"VNI": 1, "VtepMAC": "02:00:00:00:00:98"},
-		map[string]any{"VNI": d.rng.IntN(1 << 25), "VtepMAC": "02:00:00:00:00:97"},
+		map[string]any{"VNI": 1, "VtepMAC": "02:00:00:00:00:a8"},
+		map[string]any{"VNI": d.rng.IntN(1 << 25), "VtepMAC": "02:00:00:00:00:a7"},
 		map[string]any{"VNI": 1, "VtepMAC": pick(d.rng, d.of("mac"), "01:00:5e:00:00:01", "00:00:00:00:00:00", "short")},
 		map[string]any{"PublicKey": pick(d.rng, foreignKeys...), "Port": 1 + d.rng.IntN(65535)},
 		map[string]any{"PublicKey": pick(d.rng, d.of("key"), d.of("key"), "AAAA", ""), "Port": 51820},

@@ -62,15 +62,15 @@ var nextHopID = regexp.MustCompile(` nhid \S+`)
 func saved(world *simworld.World, name string) []string {
 	marks, err := node.SavedMarks(world.StateFile(name))
 	if err != nil {
-		return []string{"state file: " + err.Error()}
+		return nil // a fault has torn it
 	}
 	slices.Sort(marks.Links)
 	var lines []string
 	for _, l := range marks.Links {
-		lines = append(lines, "state file: device "+l)
+		lines = append(lines, mark+"device "+l)
 	}
 	for _, p := range marks.Ports {
-		lines = append(lines, fmt.Sprintf("state file: port %d", p.Number))
+		lines = append(lines, fmt.Sprintf(mark+"port %d", p.Number))
 	}
 	return lines
 }
@@ -80,6 +80,9 @@ func saved(world *simworld.World, name string) []string {
 func (h harvest) harmed(calm harvest, forged []string) string {
 	for _, name := range sortedNames(calm) {
 		extra, missing := differ(h[name], calm[name])
+		if !hasMarks(h[name]) || !hasMarks(calm[name]) {
+			extra, missing = slices.DeleteFunc(extra, isMark), slices.DeleteFunc(missing, isMark)
+		}
 		extra = slices.DeleteFunc(extra, func(line string) bool { return mentions(line, forged) })
 		missing = slices.DeleteFunc(missing, func(line string) bool { return mentions(line, forged) })
 		if len(extra)+len(missing) > 0 {
@@ -89,6 +92,12 @@ func (h harvest) harmed(calm harvest, forged []string) string {
 	}
 	return ""
 }
+
+// mark begins a line about a state file.
+const mark = "state file: "
+
+func isMark(line string) bool      { return strings.HasPrefix(line, mark) }
+func hasMarks(lines []string) bool { return slices.ContainsFunc(lines, isMark) }
 
 // differ returns the lines that only one of two sets has.
 func differ(a, b []string) (onlyA, onlyB []string) {

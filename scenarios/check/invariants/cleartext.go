@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 )
@@ -36,6 +38,8 @@ type secrecy struct {
 	offers map[lease.Key]offer
 
 	freshUntil time.Duration // a node that has another config makes its device until then
+	encrypted  time.Duration // when the node began to have such configs
+	stoodAt    time.Duration // when the process last could not act
 	touchedAt  time.Duration // when a fault last touched the host
 	sound      bool          // since then it has been as demanded
 }
@@ -115,7 +119,11 @@ func (s *secrecy) follow(text string, now time.Duration) {
 	spec, _ := all.Find(network.Backend.Type)
 	id, err := spec.Identity(network.Backend, backend.FamiliesOf(network))
 	if err == nil && id != s.id {
-		*s = secrecy{text: text, id: id, touchedAt: s.touchedAt, sound: s.sound}
+		began := s.encrypted
+		if s.id == "" {
+			began = now
+		}
+		*s = secrecy{text: text, id: id, encrypted: began, touchedAt: s.touchedAt, sound: s.sound}
 	}
 	s.network, s.freshUntil = network, now+configBound
 	for key, o := range s.offers {
@@ -175,4 +183,36 @@ func (n *Node) hindered() bool {
 	})
 	s := &n.secrecy
 	return lasting || !s.sound && n.all.elapsed()-s.touchedAt <= driftBound
+}
+
+// sealBound is how long after the change to an encrypting backend a host may have a device that does not encrypt: the
+// limit of a change, and the time in which the node ends it and looks at the host.
+const sealBound = time.Hour + 5*time.Minute
+
+// checkSealed is called after every event: a change to an encrypting backend ends (rule T4), whatever the records of
+// peers say.
+func (i *Invariants) checkSealed() error {
+	if !i.judgesClaims {
+		return nil
+	}
+	for _, name := range i.order {
+		n := i.nodes[name]
+		s := &n.secrecy
+		if n.stands() {
+			s.stoodAt = i.elapsed()
+		}
+		if s.id == "" || n.observed == nil || i.elapsed()-s.encrypted < sealBound {
+			continue
+		}
+		if i.elapsed()-s.stoodAt < driftBound || !n.holds || n.Twinned || n.hindered() {
+			continue
+		}
+		for _, l := range n.observed.Links {
+			if _, encrypted := l.Params.(dataplane.WireGuard); !encrypted && n.surface.links[l.Name] {
+				return fmt.Errorf("%s has the device %s, which does not encrypt, %s after its config asked for %s",
+					name, l.Name, i.elapsed()-s.encrypted, s.network.Backend.Type)
+			}
+		}
+	}
+	return nil
 }
