@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/internal/storefault"
 )
 
 // slot is a place for one effect under way: the first slots are the node's
@@ -164,6 +165,13 @@ func (a *agent) keepSocket(ctx context.Context, look node.Look) *node.Event {
 	return a.opts.Socket.Keep(ctx)
 }
 
+// view returns the store's view, and the cause if it does not follow the datastore.
+func (a *agent) view() lease.View {
+	view := a.opts.Store.View()
+	view.Err = storefault.Mark(view.Err)
+	return view
+}
+
 func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested {
 	var done node.Requested
 	switch r.Verb {
@@ -180,6 +188,7 @@ func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested 
 	default:
 		panic(fmt.Sprintf("agent: unknown request %v", r.Verb))
 	}
+	done.Err = storefault.Mark(done.Err)
 	return done
 }
 
@@ -191,7 +200,7 @@ func (a *agent) end() {
 	if !a.drain(&in, planGrace) {
 		return
 	}
-	view := a.opts.Store.View()
+	view := a.view()
 	in.View, in.Stop = &view, true
 	last := a.last(in)
 	a.startWrites(last.Writes)

@@ -55,7 +55,7 @@ func newAgent(ctx context.Context, opts Options, m machine) *agent {
 
 // loop turns until ctx ends or the node asks for the end.
 func (a *agent) loop(ctx context.Context) node.Exit {
-	view := a.opts.Store.View()
+	view := a.view()
 	in := node.Input{View: &view}
 	for {
 		effects := a.step(in)
@@ -149,7 +149,7 @@ func receiving(from any) reflect.SelectCase {
 // possible, so that one view covers all changes so far.
 func (a *agent) changed(now time.Time, in *node.Input) {
 	a.changes.taken(now)
-	view := a.opts.Store.View()
+	view := a.view()
 	in.View = &view
 }
 

@@ -83,6 +83,7 @@ type Status struct {
 	Uplink      uplink.Uplink `json:"Uplink"`      // the external interface
 	MTU         int           `json:"MTU"`         // of the overlay, in bytes
 	Synced      bool          `json:"Synced"`      // the leases in force follow the datastore
+	StoreFault  lease.Fault   `json:"StoreFault"`  // why the datastore fails, if that is known
 	Stale       bool          `json:"Stale"`       // the leases in force were saved by the last run
 	Fenced      bool          `json:"Fenced"`      // the subnet may belong to another node by now
 	Revision    int64         `json:"Revision"`    // of the snapshot in force
@@ -198,6 +199,7 @@ func (n *Node) Status() Status {
 		Subnet:      p.Subnet,
 		Uplink:      n.host.uplink,
 		Synced:      n.synced(),
+		StoreFault:  n.storeFault(),
 		Stale:       n.store.stale,
 		Fenced:      n.fenced(),
 		Programmed:  p.Programmed,
@@ -282,6 +284,14 @@ func (n *Node) phase() (Phase, []string) {
 		return PhaseProgrammed, reasons
 	}
 	return PhaseReady, nil
+}
+
+// storeFault returns the known cause of the datastore's failure: that it does not answer, or refuses our lease.
+func (n *Node) storeFault() lease.Fault {
+	if !n.store.view.Synced {
+		return lease.FaultOf(n.store.view.Err)
+	}
+	return lease.FaultOf(n.lease.trouble)
 }
 
 // reasons lists why the node is not ready, most basic first: the store, the

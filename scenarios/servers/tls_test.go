@@ -61,7 +61,10 @@ func (a *authority) issue(name string, c x509.Certificate) {
 	c.SerialNumber = big.NewInt(a.next)
 	a.next++
 	c.Subject = pkix.Name{CommonName: name}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	c.NotBefore = time.Now().Add(-2 * time.Hour)
+	if c.NotAfter.IsZero() {
+		c.NotAfter = time.Now().Add(time.Hour)
+	}
 	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	if a.cert == nil {
 		a.cert, a.key = &c, key

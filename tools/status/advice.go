@@ -1,11 +1,33 @@
 package status
 
-import "github.com/flanneld/flannel/core/node"
+import (
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+)
 
 // Advice says what an operator can do about a node that is not ready.
 type Advice struct {
 	Text    string
 	Command string // which shows more, or repairs it
+}
+
+// faults hold the advice for each known cause of the datastore's failure.
+var faults = map[lease.Fault]Advice{
+	lease.FaultSpace: {"make room in etcd: its database has reached its quota, so it takes no writes until an operator " +
+		"has compacted and defragmented it and ended the alarm",
+		"etcdctl compact REVISION && etcdctl defrag --cluster && etcdctl alarm disarm"},
+	lease.FaultPassword: {"correct the name, password or token of flanneld (--etcd-username, --etcd-password, or those " +
+		"in the kubeconfig), or the password that etcd has for it", "etcdctl user passwd NAME"},
+	lease.FaultExpired: {"renew the certificate that has expired, of the datastore or of this node, or correct the " +
+		"clock. flanneld reads the new files by itself", "openssl x509 -noout -dates -in FILE"},
+	lease.FaultAuthority: {"give each side the authority that signed the other's certificate: flanneld by " +
+		"--etcd-cafile, --remote-cafile or the kubeconfig. It reads the new file by itself",
+		"openssl verify -CAfile AUTHORITY CERTIFICATE"},
+	lease.FaultCertificate: {"give flanneld a certificate for the datastore (--etcd-certfile and --etcd-keyfile, or " +
+		"--remote-certfile and --remote-keyfile), and the datastore one with the address that flanneld asks",
+		"openssl x509 -noout -ext subjectAltName -in FILE"},
+	lease.FaultDenied: {"let the user of flanneld read and write its keys; in Kubernetes, give its service account the " +
+		"ClusterRole of the manifest", "etcdctl role grant-permission ROLE readwrite --prefix=true /coreos.com/network/"},
 }
 
 // Advise returns the advice for the most basic reason why a node is not ready; the zero
@@ -18,6 +40,8 @@ func Advise(s node.Status) Advice {
 	switch {
 	case s.Ready:
 		return Advice{}
+	case faults[s.StoreFault] != Advice{}:
+		return faults[s.StoreFault]
 	case !s.Synced:
 		return Advice{"start the datastore, or correct the flags of flanneld that name it (--etcd-endpoints, --remote, " +
 			"--kube-api-url). This asks it from here", "flannelctl config get --etcd-endpoints=URL"}

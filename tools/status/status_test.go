@@ -155,6 +155,30 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+// The advice about a datastore that fails for a known reason is about that reason, whether it answers or not.
+func TestAdviceByFault(t *testing.T) {
+	for fault, want := range map[lease.Fault]string{
+		lease.FaultSpace:       "etcdctl compact REVISION && etcdctl defrag --cluster && etcdctl alarm disarm",
+		lease.FaultPassword:    "etcdctl user passwd NAME",
+		lease.FaultExpired:     "openssl x509 -noout -dates -in FILE",
+		lease.FaultAuthority:   "openssl verify -CAfile AUTHORITY CERTIFICATE",
+		lease.FaultCertificate: "openssl x509 -noout -ext subjectAltName -in FILE",
+		lease.FaultDenied:      "etcdctl role grant-permission ROLE readwrite --prefix=true /coreos.com/network/",
+	} {
+		for _, synced := range []bool{false, true} {
+			r := readyNode()
+			r.StoreFault = fault
+			if got := Advise(node.Status(r)); got != (Advice{}) {
+				t.Errorf("a ready node: %+v", got)
+			}
+			r.Ready, r.Synced = false, synced
+			if got := Advise(node.Status(r)); got.Command != want || got.Text == "" {
+				t.Errorf("%s: %+v, want %s", fault, got, want)
+			}
+		}
+	}
+}
+
 // What probes have found out is no trouble of this node.
 func TestProbes(t *testing.T) {
 	r := readyNode()
