@@ -60,9 +60,8 @@ type Env struct {
 	// NextHops means that IPv4 routes with a gateway use next-hop objects: see [OverNextHops].
 	NextHops bool
 
-	// WrongChecksums means that probes have shown that the checksums which the network
-	// card computes in tunnels are wrong, see [ChecksumAdapter].
-	WrongChecksums bool
+	// TxChecksum is the value of the device's setting that probes ask for, see [ChecksumAdapter]; "": none.
+	TxChecksum string
 }
 
 // Self is the node's own lease.

@@ -20,7 +20,7 @@ type Checker interface {
 // ChecksumAdapter is a Backend that can make the kernel compute checksums instead of the
 // network card.
 type ChecksumAdapter interface {
-	// AdaptsChecksums reports whether Render follows [Env.WrongChecksums].
+	// AdaptsChecksums reports whether Render follows [Env.TxChecksum].
 	AdaptsChecksums() bool
 }
 

@@ -131,7 +131,7 @@ func (n *Node) updated(self backend.Self) (next wantCache, ok bool) {
 	next = wantCache{
 		snap: n.store.snap, lost: n.store.lost.peers, peers: n.served(),
 		self: self, uplink: h.uplink, routes: h.facts.Routes, keys: h.facts.Keys, kept: h.kept, lacks: h.facts.Unsupported,
-		wrongChecksums: h.wrongChecksums, canNextHops: h.facts.NextHops,
+		txChecksum: h.checksums.value, canNextHops: h.facts.NextHops,
 	}
 	next.nextHops = n.usesNextHops(len(next.peers))
 	if !h.want.holds(self, h) || next.nextHops != h.want.nextHops || len(h.problems) > 0 {

@@ -94,7 +94,7 @@ func (p hostPart) look() Look {
 	if n.opts.IPForward {
 		extent.Sysctls = append(extent.Sysctls, n.forwarding()...)
 	}
-	if n.host.wrongChecksums {
+	if n.host.checksums.value != "" {
 		for _, name := range extent.Links {
 			extent.Sysctls = append(extent.Sysctls, dataplane.TxChecksum(name, ""))
 		}

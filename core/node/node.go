@@ -90,9 +90,8 @@ type hostState struct {
 	noUplink   error         // why no uplink could be chosen at the last look, or why the one in use is not in order
 	// unreachable says why the address of --iface-can-reach cannot be reached, or is empty.
 	unreachable string
-	// wrongChecksums is evidence of probes, until the end of the process.
-	wrongChecksums bool
-	nextHops       bool // IPv4 routes use next-hop objects
+	checksums   checksums // what probes show of the network card
+	nextHops    bool      // IPv4 routes use next-hop objects
 	// noForwarding lists the settings that keep packets between pods from passing.
 	noForwarding []string
 

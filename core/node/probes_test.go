@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/probe"
 )
@@ -24,9 +25,11 @@ type prober struct {
 	noTCP map[netip.Addr]bool // addresses that answer no TCP
 	// noICMP holds the addresses that answer TCP alone.
 	noICMP map[netip.Addr]bool
-	sent   map[netip.Addr]int
-	from   map[netip.Addr]netip.Addr // the source of the last packet
-	unable string                    // why this host can send no probe; empty: it can
+	// badCard makes the host's network card compute wrong checksums of TCP.
+	badCard bool
+	sent    map[netip.Addr]int
+	from    map[netip.Addr]netip.Addr // the source of the last packet
+	unable  string                    // why this host can send no probe; empty: it can
 }
 
 func newProber(t testing.TB, conf string, peers ...lease.Lease) *prober {
@@ -70,7 +73,8 @@ func (p *prober) answer(requests []probe.Request) *Probed {
 	for _, r := range requests {
 		p.sent[r.To]++
 		p.from[r.To] = r.From
-		lost := p.dead[r.To] || p.small > 0 && r.Size > p.small || p.noTCP[r.To] && r.Kind == probe.Connect ||
+		spoilt := p.badCard && p.feature() != dataplane.FeatureOff && r.Kind == probe.Connect
+		lost := spoilt || p.dead[r.To] || p.small > 0 && r.Size > p.small || p.noTCP[r.To] && r.Kind == probe.Connect ||
 			p.noICMP[r.To] && r.Kind != probe.Connect
 		probed.Answers = append(probed.Answers, probe.Answer{ID: r.ID, OK: !lost && p.unable == "",
 			RTT: time.Millisecond, Unable: p.unable})

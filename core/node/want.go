@@ -16,7 +16,7 @@ import (
 func (n *Node) env() backend.Env {
 	return backend.Env{
 		Config: n.network.config, Uplink: n.host.uplink, Facts: n.host.facts, Commands: n.commands.have.Commands,
-		WrongChecksums: n.host.wrongChecksums, NextHops: n.host.nextHops,
+		TxChecksum: n.host.checksums.value, NextHops: n.host.nextHops,
 		KeptKeys: n.host.kept,
 	}
 }
@@ -35,9 +35,9 @@ type wantCache struct {
 	kept   map[string]dataplane.PublicKey
 	lacks  map[dataplane.LinkKind]string // kinds of links that the kernel lacks
 
-	wrongChecksums bool
-	nextHops       bool // the rendering uses next-hop objects
-	canNextHops    bool // the kernel has them
+	txChecksum  string
+	nextHops    bool // the rendering uses next-hop objects
+	canNextHops bool // the kernel has them
 
 	indexed *peerIndex // of state and peers; nil: not made yet
 }
@@ -53,7 +53,7 @@ func (c *wantCache) holds(self backend.Self, h *hostState) bool {
 		maps.Equal(c.keys, h.facts.Keys) &&
 		maps.Equal(c.kept, h.kept) &&
 		maps.Equal(c.lacks, h.facts.Unsupported) &&
-		c.wrongChecksums == h.wrongChecksums &&
+		c.txChecksum == h.checksums.value &&
 		c.canNextHops == h.facts.NextHops
 }
 

@@ -180,8 +180,8 @@ func (b *Backend) AdaptsChecksums() bool { return b.opts.TxChecksum == checksumA
 
 // txChecksum returns the desired value of the setting, or checksumAuto for none.
 func (b *Backend) txChecksum(env backend.Env) string {
-	if b.AdaptsChecksums() && env.WrongChecksums {
-		return dataplane.FeatureOff
+	if b.AdaptsChecksums() && env.TxChecksum != "" {
+		return env.TxChecksum
 	}
 	return b.opts.TxChecksum
 }

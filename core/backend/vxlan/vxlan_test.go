@@ -70,22 +70,23 @@ func TestOptions(t *testing.T) {
 func TestTxChecksum(t *testing.T) {
 	for _, c := range []struct {
 		options string
-		wrong   bool // the evidence is that checksums are wrong
+		asked   string // by probes
 		want    string
 	}{
-		{"", false, ""},
-		{"", true, "off"},
-		{`,"TxChecksum":"auto"`, true, "off"},
-		{`,"TxChecksum":"on"`, true, "on"},
-		{`,"TxChecksum":"off"`, false, "off"},
+		{"", "", ""},
+		{"", "off", "off"},
+		{"", "on", "on"},
+		{`,"TxChecksum":"auto"`, "off", "off"},
+		{`,"TxChecksum":"on"`, "off", "on"},
+		{`,"TxChecksum":"off"`, "", "off"},
 	} {
 		b, env := newBackend(t, dual(c.options))
-		env.WrongChecksums = c.wrong
+		env.TxChecksum = c.asked
 		state, _ := b.Render(env, backend.Self{Key: key("10.5.34.0-24&fd00:10:0:34::-64")}, nil)
 		for _, dev := range []string{"flannel.1", "flannel-v6.1"} {
 			path := "ethtool/" + dev + "/tx-checksum-ip-generic"
 			if got := state.Sysctls[path]; got.Value != c.want || c.want != "" && got.Link != dev {
-				t.Errorf("%s, evidence %t: %s, want value %q", c.options, c.wrong, got, c.want)
+				t.Errorf("%s, asked for %q: %s, want value %q", c.options, c.asked, got, c.want)
 			}
 			looks := slices.ContainsFunc(b.Extent().Sysctls, func(s dataplane.Sysctl) bool { return s.Path == path })
 			if looks == b.AdaptsChecksums() {
