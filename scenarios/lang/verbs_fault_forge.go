@@ -205,5 +205,9 @@ func foreignNodeRecord(values map[string]string) string {
 	if !json.Valid([]byte(v6)) {
 		v6 = "null"
 	}
-	return fmt.Sprintf(`{"PublicIP":"0.0.0.0","BackendData":%s,"BackendV6Data":%s}`, v4, v6)
+	ip, err := netip.ParseAddr(values["public-ip"])
+	if err != nil || !ip.Is4() {
+		ip = netip.IPv4Unspecified()
+	}
+	return fmt.Sprintf(`{"PublicIP":%q,"BackendData":%s,"BackendV6Data":%s}`, ip, v4, v6)
 }

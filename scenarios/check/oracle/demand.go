@@ -29,7 +29,7 @@ type Demand struct {
 	kernelFirst bool
 	// lenient says that WireGuard peers may have any endpoint and keepalives, and allowed IPs of another mode.
 	lenient bool
-	honest  []string // the MAC addresses and keys of records that no other program has forged
+	honest  []string // the addresses and keys of records that no other program has forged
 }
 
 // derivation is a Demand being derived.
@@ -51,7 +51,11 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
 	if len(h.Forged) > 0 {
 		others = h.withoutForged(others)
-		d.honest = devicesIn(append(slices.Clip(others), own))
+		all := append(slices.Clip(others), own)
+		d.honest = devicesIn(all)
+		for _, r := range all {
+			d.honest = append(d.honest, r.Attrs.PublicIP.String(), r.Attrs.PublicIPv6.String())
+		}
 	}
 	d.devices = map[string]bool{ipip: true, wireguards[cidr.V4]: true, wireguards[cidr.V6]: true}
 	d.addDevices(vxlanDevices(n))

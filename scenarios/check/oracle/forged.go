@@ -32,6 +32,9 @@ func (d Demand) besideForged(short []string) []string {
 			if p := r.Key.Of(f); p.IsValid() {
 				words = append(words, p.String(), p.Addr().String())
 			}
+			if ip := r.Attrs.IP(f); ip.IsGlobalUnicast() {
+				words = append(words, ip.String())
+			}
 		}
 	}
 	words = append(words, devicesIn(d.host.Forged)...)
