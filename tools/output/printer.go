@@ -1,11 +1,14 @@
 package output
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 )
@@ -64,9 +67,12 @@ func (p *Printer) Print(r Result) error {
 	switch p.Format {
 	case JSON:
 		text, err = json.MarshalIndent(r, "", "  ")
-		text = append(text, '\n')
+		text = append(escaped(text), '\n')
 	case YAML:
-		text, err = yaml.Marshal(r)
+		text, err = json.Marshal(r)
+		if err == nil {
+			text, err = yaml.JSONToYAML(escaped(text))
+		}
 		if p.printed {
 			text = append([]byte("---\n"), text...) // begins another document
 		}
@@ -97,4 +103,26 @@ func (s Safe) Write(text []byte) (int, error) {
 		return 0, err
 	}
 	return len(text), nil
+}
+
+// escaped returns JSON in which the control characters and marks of direction that it allows in texts are escaped: a
+// terminal would obey them.
+func escaped(text []byte) []byte {
+	if !bytes.ContainsFunc(text, unseen) {
+		return text
+	}
+	var out []byte
+	for _, r := range string(text) {
+		if unseen(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// unseen reports whether a character is one that only instructs a terminal.
+func unseen(r rune) bool {
+	return r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r))
 }
