@@ -16,6 +16,8 @@ func (o *options) check() error {
 			maxRenewMargin)
 	case o.leaseTTL < minLeaseTTL || o.leaseTTL > maxLeaseTTL:
 		return fmt.Errorf("--subnet-lease-ttl is %s; it must be %s to %s", o.leaseTTL, minLeaseTTL, maxLeaseTTL)
+	case o.changeLimit <= 0:
+		return fmt.Errorf("--backend-change-limit is %s; it must be more than 0", o.changeLimit)
 	case o.iptablesResync <= 0:
 		return fmt.Errorf("--iptables-resync is %d seconds; it must be 1 or more", o.iptablesResync)
 	case o.nextHopsFrom < 0:

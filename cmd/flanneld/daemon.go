@@ -230,6 +230,7 @@ func (o *options) nodeOptions() node.Options {
 		NextHopsFrom: o.nextHopsFrom,
 		LeaseTTL:     o.leaseTTL,
 		RenewMargin:  time.Duration(o.renewMargin) * time.Minute,
+		ChangeLimit:  o.changeLimit,
 		ExitOnLoss:   o.onLeaseLost.value == onLossExit,
 		Rand:         rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 

@@ -74,7 +74,9 @@ func TestDefaults(t *testing.T) {
 		"cni-versions":     "auto",
 		"subnet-lease-ttl": "24h0m0s",
 		"on-lease-lost":    "reacquire",
-		"state-file":       "/var/lib/flannel<subnet-file>.state",
+
+		"backend-change-limit": "1h0m0s",
+		"state-file":           "/var/lib/flannel<subnet-file>.state",
 	}
 	got := map[string]string{}
 	_, fs, err := parse()

@@ -44,6 +44,7 @@ type options struct {
 	watchNetworks                bool
 	renewMargin                  int // minutes
 	leaseTTL                     time.Duration
+	changeLimit                  time.Duration
 	onLeaseLost                  choice
 	ipMasq, ipMasqNoRandom       bool
 	iptablesResync               int // seconds
@@ -120,6 +121,9 @@ func (o *options) defineNode(fs *flag.FlagSet) {
 		"renew the lease at the latest this many `minutes` before it ends, 1 to 1439")
 	fs.DurationVar(&o.leaseTTL, "subnet-lease-ttl", defaultLeaseTTL,
 		"`time` after which the lease ends unless renewed, 5s or more")
+	fs.DurationVar(&o.changeLimit, "backend-change-limit", time.Hour, "`time` after which a change of the backend ends: "+
+		"for how long the previous backend stays that no config names in Formerly, or that is not encrypted where the "+
+		"present one is")
 	o.onLeaseLost = choice{value: onLossReacquire, among: []string{onLossReacquire, onLossExit}}
 	fs.Var(&o.onLeaseLost, "on-lease-lost", "`what` to do when the lease is lost: reacquire, or exit with status 1")
 }

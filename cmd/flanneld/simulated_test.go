@@ -47,6 +47,7 @@ var onlyFlags = map[string]string{
 	"Firewall.NoRandom": "one word of a rule, which the tests of core/firewall hold",
 	"Rules":             "a period: scenarios run with the default",
 	"RenewMargin":       "the same; the tests of core/node change it",
+	"ChangeLimit":       "the same; the tests of core/node hold it",
 	"Resync":            "the same; no flag sets it",
 	"Debounce":          "the same; no flag sets it",
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -33,21 +32,6 @@ func (s Spec) Identity(b config.Backend, f Families) (string, error) {
 	}
 	text.WriteByte('}')
 	return text.String(), nil
-}
-
-// Plain returns a config's Backend object without secrets and free texts, which may be
-// secrets or commands, and without unknown members.
-func (s Spec) Plain(b config.Backend) config.Backend {
-	plain := config.Backend{Type: s.Type}
-	members, _ := b.Members() // the caller has opened it
-	for _, m := range slices.Backward(members) {
-		o, known := s.option(m.Name)
-		if known && !o.Ignored && !slices.Contains([]OptionKind{Key, Passphrase, Texts}, o.Kind) &&
-			(o.Kind != Text || o.Choices != nil) {
-			plain = plain.WithDefault(o.Name, string(m.Value))
-		}
-	}
-	return plain.WithDefault("Type", strconv.Quote(s.Type))
 }
 
 // Agrees reports whether nodes of a network with these families must agree on the option of that name.

@@ -61,6 +61,9 @@ type Spec struct {
 	// CarriesNothing means that another program carries the packets.
 	CarriesNothing bool
 
+	// Encrypts means that packets to peers are encrypted on the underlay.
+	Encrypts bool
+
 	// Alone means that it cannot serve some peers while another backend serves others.
 	Alone bool
 

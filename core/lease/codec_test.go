@@ -48,10 +48,10 @@ var wire = []struct {
 	{
 		"host-gw, from vxlan",
 		Attrs{PublicIP: someV4, BackendType: "host-gw", Ways: Ways{Former: []FormerWay{{
-			Backend: json.RawMessage(`{"Type":"vxlan"}`), Data: json.RawMessage(`{"VNI":1}`), Unused: true,
+			Backend: json.RawMessage(`{"Type":"vxlan"}`), Data: json.RawMessage(`{"VNI":1}`),
 		}}}},
 		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"host-gw","BackendWays":` +
-			`{"Former":[{"Backend":{"Type":"vxlan"},"BackendData":{"VNI":1},"Unused":true}]}}`,
+			`{"Former":[{"Backend":{"Type":"vxlan"},"BackendData":{"VNI":1}}]}}`,
 	},
 	{
 		"host-gw",

@@ -16,6 +16,7 @@ const maxFormer = 4
 type Ways struct {
 	Present json.RawMessage // the identity of the record's own backend; nil: it follows from the record
 	Former  []FormerWay     // those that the owner comes from and still receives by, newest first
+	Next    *FormerWay      // the one that the owner is about to offer: peers may exchange keys with it; nil: none
 	// Hidden means that the record names more than the reader was shown. No writer's ways
 	// are equal to these, so the owner writes such a record of its own again.
 	Hidden bool
@@ -26,22 +27,21 @@ type FormerWay struct {
 	Backend json.RawMessage // its identity: see backend.Spec.Identity
 	Data    json.RawMessage // its BackendData; nil: none
 	V6Data  json.RawMessage // its BackendV6Data; nil: none
-	Unused  bool            // the owner sends to no peer by it any more
 }
 
 // IsEmpty reports whether there are no ways to publish.
-func (w Ways) IsEmpty() bool { return w.Present == nil && len(w.Former) == 0 }
+func (w Ways) IsEmpty() bool { return w.Present == nil && len(w.Former) == 0 && w.Next == nil }
 
 // Equal reports whether both say the same to peers.
 func (w Ways) Equal(o Ways) bool {
 	return w.Hidden == o.Hidden && bytes.Equal(w.Present, o.Present) &&
-		slices.EqualFunc(w.Former, o.Former, FormerWay.Equal)
+		slices.EqualFunc(w.Former, o.Former, FormerWay.Equal) &&
+		(w.Next == nil) == (o.Next == nil) && (w.Next == nil || w.Next.Equal(*o.Next))
 }
 
 // Equal reports whether both are the same.
 func (f FormerWay) Equal(o FormerWay) bool {
-	return f.Unused == o.Unused && bytes.Equal(f.Backend, o.Backend) &&
-		bytes.Equal(f.Data, o.Data) && bytes.Equal(f.V6Data, o.V6Data)
+	return bytes.Equal(f.Backend, o.Backend) && bytes.Equal(f.Data, o.Data) && bytes.Equal(f.V6Data, o.V6Data)
 }
 
 // waysText and formerText are the wire form of [Ways].
@@ -49,12 +49,12 @@ type (
 	waysText struct {
 		Present json.RawMessage `json:",omitempty"`
 		Former  []formerText    `json:",omitempty"`
+		Next    *formerText     `json:",omitempty"`
 	}
 	formerText struct {
 		Backend       json.RawMessage
 		BackendData   json.RawMessage `json:",omitempty"`
 		BackendV6Data json.RawMessage `json:",omitempty"`
-		Unused        bool            `json:",omitempty"`
 	}
 )
 
@@ -66,7 +66,10 @@ func EncodeWays(w Ways) []byte {
 	}
 	text := waysText{Present: w.Present}
 	for _, f := range w.Former {
-		text.Former = append(text.Former, formerText{f.Backend, f.Data, f.V6Data, f.Unused})
+		text.Former = append(text.Former, formerText{f.Backend, f.Data, f.V6Data})
+	}
+	if n := w.Next; n != nil {
+		text.Next = &formerText{n.Backend, n.Data, n.V6Data}
 	}
 	data, err := json.Marshal(text)
 	if err != nil {
@@ -90,11 +93,22 @@ func DecodeWays(data []byte) (Ways, error) {
 	}
 	w := Ways{Present: compact(text.Present)}
 	for _, f := range text.Former {
-		former := FormerWay{compact(f.Backend), compact(f.BackendData), compact(f.BackendV6Data), f.Unused}
+		former := f.way()
 		if former.Backend == nil {
 			return Ways{}, fmt.Errorf("BackendWays: a former backend has no Backend")
 		}
 		w.Former = append(w.Former, former)
 	}
+	if text.Next != nil {
+		next := text.Next.way()
+		if next.Backend == nil {
+			return Ways{}, fmt.Errorf("BackendWays: the next backend has no Backend")
+		}
+		w.Next = &next
+	}
 	return w, nil
+}
+
+func (f formerText) way() FormerWay {
+	return FormerWay{compact(f.Backend), compact(f.BackendData), compact(f.BackendV6Data)}
 }

@@ -28,6 +28,7 @@ type Options struct {
 	NextHopsFrom int
 	LeaseTTL     time.Duration // default 24 h
 	RenewMargin  time.Duration // renew when this much is left; default 1 h
+	ChangeLimit  time.Duration // how long a previous backend is kept that no config names; default 1 h
 	ExitOnLoss   bool          // exit instead of acquiring again when the lease is lost
 	Resync       time.Duration // full look without a hint; default 30 s, jittered
 	Debounce     time.Duration // from a hint to the look; default 100 ms

@@ -14,7 +14,8 @@ import (
 // warnings or the error that the node logs. Assigned means that the datastore assigns
 // the subnets, as Kubernetes does.
 func CheckConfig(data []byte, assigned bool) (config.Network, []string, error) {
-	network, _, err := checkConfig(data, assigned)
+	none := func(config.Network) []config.Backend { return nil }
+	network, _, err := checkConfig(data, assigned, none)
 	if err != nil {
 		return config.Network{}, nil, err
 	}
@@ -26,7 +27,9 @@ func CheckConfig(data []byte, assigned bool) (config.Network, []string, error) {
 type unserved struct{ error }
 
 // checkConfig parses a config and opens its backend, beside the former ones.
-func checkConfig(data []byte, assigned bool, former ...config.Backend) (config.Network, *ways.Set, error) {
+func checkConfig(
+	data []byte, assigned bool, former func(config.Network) []config.Backend,
+) (config.Network, *ways.Set, error) {
 	parse := config.Parse
 	if assigned {
 		parse = config.ParseAssigned
@@ -38,7 +41,7 @@ func checkConfig(data []byte, assigned bool, former ...config.Backend) (config.N
 	if err := ways.CheckFormerly(network); err != nil {
 		return config.Network{}, nil, fmt.Errorf("network config: %w", err)
 	}
-	set, err := ways.New(network, former...)
+	set, err := ways.New(network, former(network)...)
 	if err != nil {
 		return config.Network{}, nil, fmt.Errorf("network config: %w", unserved{err})
 	}

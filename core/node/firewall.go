@@ -25,10 +25,9 @@ const ruleGap = time.Second
 type firewallState struct {
 	facts    driver.FirewallFacts
 	have     *dataplane.State
-	notes    []string // for the operator
-	problems []error  // why the desired chains cannot be made or have no effect
-	blocked  []error  // those of problems for which no packet is forwarded
-	guards   [2][]firewall.Guard
+	notes    []string         // for the operator
+	problems []error          // why the desired chains cannot be made or have no effect
+	blocked  []error          // those of problems for which no packet is forwarded
 	aim      aim              // of the last comparison
 	want     *dataplane.State // as of the last comparison; nil: none yet
 }
@@ -86,10 +85,6 @@ func (p firewallPart) follow() bool {
 	}
 	return true
 }
-
-// guards returns the packets of the underlay that only some hosts may send to this one, by the family of
-// their outer header. A node without an unencrypted device beside an encrypting one has none.
-func (n *Node) guards() [2][]firewall.Guard { return n.firewall.guards }
 
 // guardsInForce reports whether the host's packet filter, as last read, holds all guards of the moment, so
 // that an unencrypted device may be open. The addresses that it admits may be those of a moment ago.

@@ -20,7 +20,7 @@ import (
 // Until then they are its own.
 func TestForgetsFormerNetworks(t *testing.T) {
 	const dual = `{"Network":"10.%d.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:%d::/48",` +
-		`"Backend":{"Type":"vxlan","VNI":%d}}`
+		`"Backend":{"Type":"vxlan","VNI":%d},"Formerly":[]}`
 	w := newWorld(t, fmt.Sprintf(dual, 5, 5, 5))
 	w.tell()
 	w.pass(time.Minute)
@@ -31,7 +31,7 @@ func TestForgetsFormerNetworks(t *testing.T) {
 	w.tell()
 	w.pass(time.Minute)
 	w.tell() // the node's own record
-	w.pass(time.Minute)
+	w.pass(2 * time.Minute)
 	w.wantReady()
 	networks := []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16"), netip.MustParsePrefix("fd00:6::/48")}
 	links := slices.Sorted(maps.Keys(w.n.host.links))
@@ -104,38 +104,6 @@ func TestFormerAddressGoes(t *testing.T) {
 			t.Errorf("the host has kept %s", a)
 		}
 	}
-}
-
-// A peer's record is older than the node's own, and the node's snapshot shows neither: the
-// former device stays for that peer, which has not read that the node has changed.
-func TestFormerWayWaitsForTheOwnRecord(t *testing.T) {
-	w := newWorld(t, vxlanConfig)
-	w.tell()
-	w.pass(time.Second)
-	w.tell()
-	w.wantReady()
-	w.rev++
-	w.snap.Revision = w.rev
-	other := strings.Replace(vxlanConfig, `"vxlan"`, `"vxlan","VNI":7`, 1)
-	w.snap.Config = lease.Document{Data: []byte(other), Revision: w.rev}
-	view := w.view()
-	w.put(vxlanPeer("10.5.99.0-24", 99))
-	w.decorate = func(v *lease.View) { *v = *view } // the node's events are late
-	w.tell()
-	w.pass(time.Second)
-	wantBoth := func(when string) {
-		t.Helper()
-		for _, name := range []string{"flannel.1", "flannel.7"} {
-			if _, has := w.host.Links[name]; !has {
-				t.Errorf("%s, the host lacks %s", when, name)
-			}
-		}
-	}
-	wantBoth("before the node has seen its own record")
-	w.decorate = nil
-	w.tell()
-	w.pass(time.Minute)
-	wantBoth("with a peer that has not changed")
 }
 
 // A look reads the devices of the backend and the former ones, each once.
@@ -263,11 +231,11 @@ func TestHoldsWhatTheStateFileNames(t *testing.T) {
 		}
 		return nil
 	}
-	w.configure(`{"Network":"10.6.0.0/16","Backend":{"Type":"host-gw"}}`)
+	w.configure(`{"Network":"10.6.0.0/16","Backend":{"Type":"host-gw"},"Formerly":[]}`)
 	fails = true
 	w.pass(time.Minute)
 	w.tell()
-	w.pass(time.Minute)
+	w.pass(2 * time.Minute)
 	if _, has := w.host.Links["flannel.1"]; has {
 		t.Fatal("the host still has the former device")
 	}
@@ -373,8 +341,8 @@ func TestForgetsNoNetworkWhoseRoutesAreLeft(t *testing.T) {
 	}
 }
 
-// A look at the firewall under way when the network changes: the host is as desired first, and the lane of the firewall
-// does not know yet that its rules are for another network.
+// A look at the firewall under way when the network changes: the host is as desired first, and the lane of the
+// firewall does not know yet that its rules are for another network.
 func TestForgetsNoNetworkWhoseRulesAreLeft(t *testing.T) {
 	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`, withRules)
 	w.firewall.bothFlavours()

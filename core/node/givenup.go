@@ -3,11 +3,9 @@ package node
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/flanneld/flannel/core/backend/ways"
-	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -18,19 +16,24 @@ import (
 // once everything of the present way stands, the node goes on without that former way, until its next start.
 // Peers that send by no other way reach the node as soon as they follow the change.
 
-// noteLacking keeps why the host cannot make the device of a former way.
+// noteLacking keeps why the host cannot make the device of a way.
 func (n *Node) noteLacking(op dataplane.Op, err error) {
-	if op.Verb == dataplane.Delete || !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrDenied) {
-		return
-	}
 	link, isLink := op.Object.(dataplane.Link)
 	_, isProxy := op.Object.(dataplane.Proxy)
 	again := isLink && op.Verb == dataplane.Replace && link.Kind() != dataplane.LinkWireGuard // it is deleted and created
-	if !isLink && !isProxy || again {
+	if op.Verb == dataplane.Delete || !isLink && !isProxy || again {
 		return
 	}
-	if id := n.network.backend.FormerWith(deviceOf(op.Object)); id != "" {
-		n.network.lacking[id] = err
+	set := n.network.backend
+	id := set.Owner(deviceOf(op.Object))
+	lacking, present := errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrDenied), id == set.Present()
+	if present && set.Encrypts(id) {
+		lacking = lacking && op.Verb == dataplane.Create // otherwise it has its device
+	} else if present {
+		lacking = true // another program may have its port
+	}
+	if lacking {
+		n.network.change.lacks[id] = err
 	}
 }
 
@@ -38,18 +41,19 @@ func (n *Node) noteLacking(op dataplane.Op, err error) {
 // node's own. It returns false if there are none.
 func (n *Node) givesUpFormer(plan []dataplane.Op) bool {
 	s := &n.network
-	lacking := maps.Clone(s.lacking)
-	clear(s.lacking)
-	stands := !slices.ContainsFunc(plan, func(op dataplane.Op) bool {
-		return isOwn(op) && lacking[s.backend.FormerWith(deviceOf(op.Object))] == nil
-	})
-	if len(lacking) == 0 || !stands {
-		return false
+	lacks, present := s.change.lacks, s.backend.Present()
+	owner := func(op dataplane.Op) string { return s.backend.Owner(deviceOf(op.Object)) }
+	if !slices.ContainsFunc(plan, func(op dataplane.Op) bool { return isOwn(op) && owner(op) == present }) {
+		delete(lacks, present)
 	}
+	stands := !slices.ContainsFunc(plan, func(op dataplane.Op) bool {
+		return isOwn(op) && (owner(op) == present || lacks[owner(op)] == nil)
+	})
 	set := s.backend
 	for _, id := range s.backend.Former() {
-		why, ok := lacking[id]
-		if !ok {
+		why := lacks[id]
+		delete(lacks, id)
+		if why == nil || !stands {
 			continue
 		}
 		s.givenUp[id] = true
@@ -57,33 +61,27 @@ func (n *Node) givesUpFormer(plan []dataplane.Op) bool {
 			"peers that have not followed the change reach this node once they do", id, set.Present(), why))
 		set = set.Without(id)
 	}
+	if set == s.backend {
+		return false
+	}
 	n.useWays(set)
 	return true
 }
 
 // withoutGivenUp returns the set without the former ways that the node has given up. A config that names such
-// a way makes the node try it again. A network beside others frees its former port at once: another one may want it
-// in turn for its own.
+// a way makes the node try it again. A network beside others frees its former devices at once, unless the config names
+// the former backend: another network may want them in turn for its own. Ports it frees anyway.
 func (n *Node) withoutGivenUp(set *ways.Set) *ways.Set {
 	if n.store.view.Beside != nil {
 		set = set.WithoutAsides()
 	}
 	delete(n.network.givenUp, set.Present())
 	for _, id := range set.Former() {
-		if n.network.givenUp[id] {
+		if n.network.givenUp[id] || n.store.view.Beside != nil && !n.isNamed(id) {
 			set = set.Without(id)
 		}
 	}
 	return set
-}
-
-// beside returns a set with one more former way, unless the node has given that up.
-func (n *Node) beside(set *ways.Set, object config.Backend) *ways.Set {
-	next := set.With(object)
-	if next != set && n.withoutGivenUp(next) != next {
-		return set
-	}
-	return next
 }
 
 // deviceOf returns the device that an object is, or belongs to, or "".

@@ -7,7 +7,6 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
-	"github.com/flanneld/flannel/core/lease"
 )
 
 const udpConfig = `{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`
@@ -45,18 +44,10 @@ func TestFormerWayThatTheHostLacks(t *testing.T) {
 
 const udpID = `{"Type":"udp"}`
 
-// The node does not try a way again that a peer's record asks for, and tries it when the config names it.
+// The node does not try a backend again that it has given up, and tries it when the config names it.
 func TestFormerWayStaysGivenUp(t *testing.T) {
 	w := afterUDP(t, map[string]error{"flannel0": driver.ErrUnsupported})
 	w.pass(time.Minute)
-	changing, behind := vxlanPeer("10.5.90.0-24", 90), vxlanPeer("10.5.91.0-24", 91)
-	changing.Attrs.Ways.Former = []lease.FormerWay{{Backend: []byte(udpID)}}
-	behind.Attrs = lease.Attrs{PublicIP: behind.Attrs.PublicIP, Ways: lease.Ways{Present: []byte(udpID)}}
-	for _, peer := range []lease.Lease{changing, behind} {
-		w.put(peer)
-		w.tell()
-		w.pass(time.Minute)
-	}
 	w.wantReady()
 	if w.count("backend-given-up") != 1 {
 		t.Errorf("want one line:\n%s", w.log())

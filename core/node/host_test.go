@@ -375,7 +375,7 @@ func TestConfigChange(t *testing.T) {
 	}
 	w.rev++
 	w.snap.Revision, w.snap.Config = w.rev,
-		lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`), Revision: w.rev}
+		lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2},"Formerly":[]}`), Revision: w.rev}
 	for range 2 { // the move to another subnet
 		w.tell()
 		w.pass(5 * time.Second)
@@ -384,9 +384,9 @@ func TestConfigChange(t *testing.T) {
 		t.Errorf("peers still use the former device, host:\n%s", d)
 	}
 	w.snap.Leases = slices.DeleteFunc(w.snap.Leases, func(l *lease.Lease) bool { return l.Key != w.status().Subnet })
-	for range 4 { // the steps of the change of backend
+	for range 4 { // the end of the former backend
 		w.tell()
-		w.pass(5 * time.Second)
+		w.pass(linger / 2)
 	}
 	w.wantReady()
 	if d := w.host.Dump(); strings.Contains(d, "flannel.1 ") || strings.Contains(d, "10.5.") ||

@@ -54,14 +54,13 @@ type storeState struct {
 type networkState struct {
 	known   bool
 	config  config.Network
+	named   []string // the previous backends that config names, by identity
 	backend *ways.Set
 	stood   *ways.Set // whose devices and addresses the host had at a comparison; nil: none
 	use     wayUse
-	lacking map[string]error             // former ways whose devices the host refused in the last plan, by identity
-	givenUp map[string]bool              // former ways that the node goes on without, by identity
-	met     map[dataplane.WGPeerKey]bool // the peers with which the host has exchanged keys, while the backend changes
-	idle    map[string]bool              // see [ways.Set.Idle]
-	left    map[string]bool              // ways that peers may have ended, as the node's record calls them unused
+	change  transition
+	role    role
+	givenUp map[string]bool // former ways that the node goes on without, by identity
 	doc     lease.Document
 	inForce lease.Document  // the last doc that could be used: that of config
 	since   int64           // see [ways.Set.Since]
@@ -138,7 +137,8 @@ func New(opts Options) *Node {
 	n.host.recreate = map[string]bool{}
 	n.host.keepMTU = map[string]int{}
 	n.host.denied = map[string]bool{}
-	n.network.lacking, n.network.givenUp = map[string]error{}, map[string]bool{}
+	n.network.change.silent, n.network.change.lacks = map[string]time.Time{}, map[string]error{}
+	n.network.givenUp = map[string]bool{}
 	n.host.refusals.of = map[netip.Prefix]refusal{}
 	n.commands = newCommandsState()
 	n.lease.previous = opts.Previous
@@ -161,6 +161,7 @@ func (o Options) WithDefaults() Options {
 	set(&o.Resync, 30*time.Second)
 	set(&o.Debounce, 100*time.Millisecond)
 	set(&o.Rules, 5*time.Second)
+	set(&o.ChangeLimit, time.Hour)
 	return o
 }
 
@@ -277,6 +278,7 @@ func (n *Node) wake() time.Time {
 		}
 	}
 	consider(n.host.chooseAt)
+	n.wakeChange(consider)
 	n.lease.wake(consider)
 	consider(n.files.wake())
 	consider(n.probes.wake())

@@ -232,7 +232,7 @@ func TestWaysWithoutARoute(t *testing.T) {
 	}
 	w, key := changingToWireGuard(t)
 	w.host.Alive[key] = struct{}{}
-	w.pass(meetEvery + time.Second)
+	w.pass(time.Minute)
 	if got := w.peer("10.5.3.0-24").Ways[0]; got.Type != "tunnel" || got.Link != "flannel-wg" || got.Session != "alive" {
 		t.Errorf("%+v", got)
 	}

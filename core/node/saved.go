@@ -31,6 +31,7 @@ type saved struct {
 	Holding
 	Policies bool             `json:",omitempty"`
 	Ways     []config.Backend `json:",omitempty"` // the present backend and the former ones
+	Began    Began            `json:",omitzero"`
 
 	Lost      []*lease.Lease `json:",omitempty"` // peers that the datastore lost by accident
 	LostUntil time.Time      // end of the period for which they are kept
@@ -54,6 +55,7 @@ type savedKey struct {
 	lost     int
 	until    time.Time
 	ways     *ways.Set
+	began    Began
 	host     lease.ByFamily
 	choice   string
 	apart    string
@@ -63,7 +65,7 @@ func (n *Node) savedKey() savedKey {
 	k := savedKey{
 		snap: n.store.snap, links: len(n.host.links), networks: len(n.host.networks), ports: len(n.host.ports),
 		policies: n.host.policies,
-		lost:     len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend,
+		lost:     len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend, began: n.network.change.began,
 		host: n.hostAddrs(), choice: n.host.choiceKey, apart: fmt.Sprint(n.apart()),
 	}
 	if g := n.lease.grant; g != nil {
@@ -84,7 +86,7 @@ func (n *Node) state() saved {
 		Uplink:  n.host.choice,
 		Expires: n.lease.grant.Expires,
 		Holding: n.marks(), Policies: n.host.policies,
-		Ways: n.network.backend.Plain(),
+		Ways: n.network.backend.Objects(), Began: n.network.change.began,
 		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
 		Unproven: n.store.view.Beside != nil && n.network.history == 0,
 		Apart:    n.apart(),
@@ -183,6 +185,7 @@ func (n *Node) load(data []byte) {
 		return
 	}
 	n.store.saved = &s
+	n.network.change.began = s.Began
 	n.store.lost = lostRecords{s.Lost, s.LostUntil}
 	for _, l := range s.Links {
 		n.host.links[l], n.host.handover.saved[l] = true, true

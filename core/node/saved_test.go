@@ -201,8 +201,10 @@ func TestFormerDeviceIsRemovedAfterARestart(t *testing.T) {
 	w.rev++
 	w.snap.Revision = w.rev
 	w.snap.Config = lease.Document{Revision: w.rev,
-		Data: []byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`)}
+		Data: []byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":2},"Formerly":[]}`)}
 	w.start()
+	w.tell()
+	w.pass(time.Minute)
 	w.tell()
 	w.pass(2 * time.Minute)
 	w.wantReady()

@@ -132,7 +132,7 @@ func (n *Node) openConfig(doc lease.Document) (config.Network, *ways.Set, error)
 		return config.Network{}, nil, errors.New(
 			"the datastore holds no network config; put one at <etcd-prefix>/config")
 	}
-	network, set, err := checkConfig(doc.Data, n.assigned() != nil, n.comesFrom()...)
+	network, set, err := checkConfig(doc.Data, n.assigned() != nil, n.comesFrom)
 	if err == nil {
 		err = checkTrust(network, n.opts.TrustConfig)
 	}
@@ -166,6 +166,7 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 	}
 	s.known = true
 	s.config, s.inForce = network, doc
+	s.named = ways.Identities(network)
 	s.history = n.store.snap.History
 	if n.store.stale {
 		s.history = n.store.saved.historyOfConfig()

@@ -10,56 +10,77 @@ import (
 	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// wayUse holds the uses of the former ways, and their inputs.
-type wayUse struct {
-	set  *ways.Set
-	snap *lease.Snapshot
-	lost []*lease.Lease
-	want *dataplane.State // the last rendering: what the backends refuse depends on the host
-	of   []ways.Use
+// A node prepares an encrypting backend before it uses it: it announces its key, and peers exchange keys with it,
+// which may take a second try after five seconds. It does not wait longer for the datastore than prepareMost.
+const (
+	prepareFor  = 12 * time.Second
+	prepareMost = time.Minute
+)
 
-	missing []config.Backend // what the peers' records ask for beside the set
+// linger is the time from the record that no longer offers a former backend to the end of its devices: peers that have
+// not read the record yet still send by it.
+const linger = time.Minute
 
-	plain *lease.Snapshot // the last one of which no record names a former way
+// transition is the change from one backend to another on this node. It depends on the network config and on this
+// node's memory, and on no record of another node.
+type transition struct {
+	began  Began
+	set    time.Time            // since when the present backend is that of the config in force
+	told   time.Time            // since when the node's record announces it; zero: it does not
+	silent map[string]time.Time // since when no record of the node offers a former backend, by identity
+	lacks  map[string]error     // why the host cannot have devices of a backend, by identity
 }
 
-// Change describes a change of the cluster's backend that is under way.
+// Began is the moment since which the node's record offers the backend of the network config.
+type Began struct {
+	Backend string // its identity
+	At      time.Time
+}
+
+// Change describes a change of the cluster's backend that is under way on this node.
 type Change struct {
-	To     string      `json:"To"` // the identity of the present way, such as {"Type":"host-gw"}
+	To     string      `json:"To"` // the identity of the present backend, such as {"Type":"host-gw"}
 	Former []FormerWay `json:"Former"`
 }
 
-// FormerWay is a way that the node keeps because of its peers.
+// FormerWay is a previous backend that the node keeps.
 type FormerWay struct {
-	From  string      `json:"From"`  // its identity
-	Sends []lease.Key `json:"Sends"` // the peers that this node reaches by it
-	Keeps []lease.Key `json:"Keeps"` // the peers that may still send by it
+	From        string      `json:"From"`        // its identity
+	Until       *time.Time  `json:"Until"`       // when it ends by itself; null: not before the operator ends it
+	By          string      `json:"By"`          // "config" or "memory": what names it
+	Sends       []lease.Key `json:"Sends"`       // the peers that this node reaches by it
+	NotFollowed []lease.Key `json:"NotFollowed"` // the peers whose records do not offer the present backend
 }
 
-// comesFrom returns the ways to keep beside that of a new config, newest first:
-// those of the previous config, or of the last run. The present way counts only if
-// peers may know it.
-func (n *Node) comesFrom() []config.Backend {
-	if n.network.known {
-		objects := n.network.backend.Objects()
-		if !n.maybePublished(n.network.backend.Present()) {
-			return objects[1:]
-		}
-		return objects
+// comesFrom returns the backends to keep beside that of a new config: those that the config names, and those of the
+// previous config or of the last run, newest first. The present one counts only if peers may know it.
+func (n *Node) comesFrom(network config.Network) []config.Backend {
+	objects := slices.Clone(network.Formerly)
+	switch {
+	case n.network.known && n.maybePublished(n.network.backend.Present()):
+		return append(objects, n.network.backend.Objects()...)
+	case n.network.known:
+		return append(objects, n.network.backend.Objects()[1:]...)
+	case n.store.saved != nil:
+		return append(objects, n.store.saved.Ways...)
 	}
-	if n.store.saved != nil {
-		return n.store.saved.Ways
-	}
-	return nil
+	return objects
 }
 
 // useWays puts a set of ways in force.
 func (n *Node) useWays(set *ways.Set) {
 	s := &n.network
 	set = n.withoutGivenUp(set)
+	if s.change.began.Backend != set.Present() {
+		s.change.began = Began{Backend: set.Present()}
+	}
+	if s.backend == nil || s.backend.Present() != set.Present() {
+		s.change.set, s.change.told = n.now, time.Time{}
+	}
 	if s.backend != nil {
 		n.reportWays(s.backend, set)
 	} else if len(set.Former()) > 0 {
@@ -72,7 +93,7 @@ func (n *Node) useWays(set *ways.Set) {
 	case s.before == nil:
 		s.before = n.plainUntil(s.since)
 	}
-	s.backend = set.Meeting(s.met).Leaving(s.left).Idle(s.idle).Since(s.since, s.before)
+	s.backend = set.Since(s.since, s.before)
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
 		delete(n.host.handover.saved, link)
@@ -83,8 +104,22 @@ func (n *Node) useWays(set *ways.Set) {
 		}
 	}
 	n.host.policies = n.host.policies || set.Extent().Policies
-	n.host.want, n.files.text = wantCache{}, subnetText{}
+	n.files.text = subnetText{}
 	n.host.standing = lease.Key{}
+	n.assign(n.roles())
+}
+
+// assign gives the ways their roles, and renders the host anew.
+func (n *Node) assign(r role) {
+	s := &n.network
+	for _, id := range s.backend.Former() {
+		if r.ending[id] && !s.role.ending[id] {
+			n.reportEnd(id)
+		}
+	}
+	s.role = r
+	s.backend = s.backend.Ending(r.ending).Down(r.down).Admitting(r.admits).Preparing(r.preparing)
+	n.host.want = wantCache{}
 	n.hostLane().outdated(n.now)
 }
 
@@ -92,7 +127,7 @@ func (n *Node) useWays(set *ways.Set) {
 func (n *Node) reportWays(before, now *ways.Set) {
 	for _, id := range now.Former() {
 		if !slices.Contains(before.Former(), id) {
-			n.event(Info, "backend-change", fmt.Sprintf("keeping %s beside %s until no peer needs it", id, now.Present()))
+			n.event(Info, "backend-change", fmt.Sprintf("keeping %s beside %s", id, now.Present()))
 		}
 	}
 	for _, id := range before.Former() {
@@ -102,252 +137,206 @@ func (n *Node) reportWays(before, now *ways.Set) {
 	}
 }
 
-// followWays opens the former ways that the node needs but does not have, and ends
-// those that no peer needs any more. It does nothing on a stale snapshot.
+// followWays goes on with a change of the backend.
 func (n *Node) followWays() {
-	if !n.network.known || n.store.snap == nil || n.store.stale || n.host.uplink.Link == "" {
+	if !n.network.known || n.store.snap == nil {
 		return
 	}
-	n.recallWays()
-	n.joinChange()
-	n.leaveWays()
-	n.meetPeers()
-	n.awaitPaths()
+	c, set := &n.network.change, n.network.backend
+	if c.began.At.IsZero() && n.offers(set.Present()) {
+		c.began.At = n.now
+	}
+	if len(set.Former()) == 0 {
+		return
+	}
+	if n.lease.grant == nil || !set.Announces(&n.lease.grant.Attrs) {
+		c.told = time.Time{}
+	} else if c.told.IsZero() {
+		c.told = n.now
+	}
+	if r := n.roles(); !r.equal(n.network.role) {
+		n.assign(r)
+	}
 	n.endFormer()
 }
 
-// meetEvery is the time between two looks for exchanges of keys with peers.
-const meetEvery = 3 * time.Second
-
-// meetPeers records the peers with which the host has exchanged keys. From then on the
-// node sends to them through wireguard, as long as the device knows them.
-func (n *Node) meetPeers() {
-	set, s := n.network.backend, &n.network
-	if len(set.Former()) == 0 || n.host.have == nil {
-		s.met = nil
-		return
-	}
-	met, waits := map[dataplane.WGPeerKey]bool{}, false
-	for key := range n.host.have.WGPeers.All {
-		_, alive := n.host.have.Alive[key]
-		if alive || s.met[key] || n.saidUnused() {
-			met[key] = true
-		} else {
-			waits = true
-		}
-	}
-	if waits {
-		n.hostLane().lookBy(n.now.Add(meetEvery), causeRetry)
-	}
-	if maps.Equal(met, s.met) {
-		return
-	}
-	s.met = met
-	n.sendBy(set.Meeting(met))
+// role tells the ways of the set apart, as of the last step.
+type role struct {
+	ending, down      map[string]bool
+	admits, preparing bool
 }
 
-// awaitPaths records the ways whose packet path has not begun: another program may have its port.
-func (n *Node) awaitPaths() {
-	set, s := n.network.backend, &n.network
-	changes := len(set.Former()) > 0
-	idle := those(set.Paths(), func(id string) bool { return changes && !s.stood.Has(id) })
-	if maps.Equal(idle, s.idle) {
-		return
-	}
-	s.idle = idle
-	n.sendBy(set.Idle(idle))
+func (r role) equal(o role) bool {
+	return r.admits == o.admits && r.preparing == o.preparing && maps.Equal(r.ending, o.ending) && maps.Equal(r.down, o.down)
 }
 
-// those returns the ways for which a condition holds.
-func those(ids []string, holds func(id string) bool) map[string]bool {
-	chosen := map[string]bool{}
-	for _, id := range ids {
-		if holds(id) {
-			chosen[id] = true
-		}
+// roles finds out which ways end and which the host cannot use now.
+func (n *Node) roles() role {
+	s := &n.network
+	set, r := s.backend, role{ending: map[string]bool{}, down: map[string]bool{}}
+	former := set.Former()
+	for _, id := range former {
+		_, r.ending[id] = n.until(id)
 	}
-	return chosen
+	for _, id := range append(former, set.Present()) {
+		// Another program may have the port of a packet path that does not stand.
+		path := len(former) > 0 && slices.Contains(set.Paths(), id) && !s.stood.Has(id)
+		r.down[id] = path || s.change.lacks[id] != nil
+	}
+	r.preparing = n.prepares()
+	r.down[set.Present()] = r.down[set.Present()] || r.preparing
+	at := s.change.began.At
+	r.admits = at.IsZero() || n.now.Before(at.Add(linger))
+	return r
 }
 
-// sendBy renders the host anew with other choices among the same ways.
-func (n *Node) sendBy(set *ways.Set) {
-	n.network.backend = set
-	n.host.want = wantCache{}
-	n.hostLane().outdated(n.now)
-}
-
-// leaveWays records the ways that peers may have ended. The node sends by such a way only if it
-// has no other, until its record says that it uses the way again.
-func (n *Node) leaveWays() {
-	set, s := n.network.backend, &n.network
-	left := those(append(set.Former(), set.Present()), n.maybeSaidUnused)
-	if maps.Equal(left, s.left) {
-		return
-	}
-	s.left = left
-	n.sendBy(set.Leaving(left))
-}
-
-// maybeSaidUnused reports whether a peer may have read a record of the node that calls a way
-// unused. The store may have written an update whose answer is late or lost.
-func (n *Node) maybeSaidUnused(id string) bool {
-	says := func(a *lease.Attrs) bool {
-		offered, inUse := ways.Offers(a, id)
-		return offered && !inUse
-	}
-	asked := func(r Request) bool { return r.Verb == Update && says(&r.Attrs) }
-	if asked(n.lease.request) || asked(n.lease.unknown) {
-		return true
-	}
-	if n.lease.grant != nil {
-		return says(&n.lease.grant.Attrs)
-	}
-	own, ok := n.ownRecord()
-	return ok && says(&own.Attrs)
-}
-
-// saidUnused reports whether the node's record says that the node sends through no
-// former way: peers may have ended them.
-func (n *Node) saidUnused() bool {
-	if n.lease.grant == nil {
+// prepares reports whether the node only announces the present backend so far. A node that peers do not know yet, and
+// one that has offered it, does not.
+func (n *Node) prepares() bool {
+	s, c := &n.network, &n.network.change
+	last, ok := n.lastRecord()
+	if !ok || !s.backend.Prepares(&last) || !n.now.Before(c.set.Add(prepareMost)) {
 		return false
+	}
+	return c.told.IsZero() || n.now.Before(c.told.Add(prepareFor))
+}
+
+// until returns the moment at which a former way ends by itself, or zero, and whether it ends now. The operator's word
+// counts, except that a change to an encrypting backend has a limit. A node that has not begun with the present
+// backend keeps the former one.
+func (n *Node) until(id string) (at time.Time, ends bool) {
+	set, c := n.network.backend, &n.network.change
+	named, given := n.isNamed(id), n.network.config.Formerly != nil
+	if given && !named {
+		return n.now, true
+	}
+	encrypts := set.Encrypts(set.Present()) && !set.Encrypts(id)
+	if named && !encrypts || c.began.At.IsZero() {
+		return time.Time{}, false
+	}
+	at = c.began.At.Add(n.opts.ChangeLimit)
+	return at, !n.now.Before(at)
+}
+
+// isNamed reports whether the config names a former way.
+func (n *Node) isNamed(id string) bool { return slices.Contains(n.network.named, id) }
+
+// reportEnd logs that a former way begins to end, and names the peers that offer nothing else.
+func (n *Node) reportEnd(id string) {
+	set := n.network.backend
+	why := "the network config does not name it in Formerly"
+	if n.network.config.Formerly == nil || n.isNamed(id) {
+		why = fmt.Sprintf("%s have passed since this node began with the present one", n.opts.ChangeLimit)
+	}
+	text := fmt.Sprintf("the previous backend %s ends beside %s: %s", id, set.Present(), why)
+	behind := n.behind()
+	if len(behind) == 0 {
+		n.event(Info, "backend-ends", text)
+		return
+	}
+	n.event(Warning, "backend-ends", fmt.Sprintf("%s; %d peers have not followed: %s", text, len(behind),
+		firstOf(behind)))
+}
+
+// firstOf names the first subnets of a list.
+func firstOf(keys []lease.Key) string {
+	const most = 10
+	var texts []string
+	for _, key := range keys[:min(most, len(keys))] {
+		texts = append(texts, key.String())
+	}
+	if len(keys) > most {
+		texts = append(texts, "...")
+	}
+	return strings.Join(texts, ", ")
+}
+
+// behind returns the peers whose records do not offer the present way.
+func (n *Node) behind() (keys []lease.Key) {
+	if n.store.snap == nil {
+		return nil
+	}
+	for _, p := range n.served() {
+		if !n.network.backend.Follows(p) {
+			keys = append(keys, p.Key)
+		}
+	}
+	return keys
+}
+
+// endFormer removes the former ways that end, a while after the node's record has ceased to offer them.
+func (n *Node) endFormer() {
+	s := &n.network
+	set := s.backend
+	offers := func(id string) bool { return !s.role.ending[id] || n.maybePublished(id) }
+	maps.DeleteFunc(s.change.silent, func(id string, _ time.Time) bool { return offers(id) })
+	for _, id := range set.Former() {
+		if offers(id) || n.lease.grant == nil {
+			continue
+		}
+		since, silent := s.change.silent[id]
+		if !silent {
+			s.change.silent[id] = n.now
+		} else if !n.now.Before(since.Add(linger)) {
+			set = set.Without(id)
+			delete(s.change.silent, id)
+		}
+	}
+	if set != s.backend {
+		n.useWays(set)
+	}
+}
+
+// wakeChange names the moments at which time alone goes on with a change.
+func (n *Node) wakeChange(consider func(time.Time)) {
+	c := &n.network.change
+	if !n.network.known || len(n.network.backend.Former()) == 0 {
+		return
+	}
+	if !c.began.At.IsZero() {
+		consider(c.began.At.Add(linger))
+	}
+	consider(c.set.Add(prepareMost))
+	if !c.told.IsZero() {
+		consider(c.told.Add(prepareFor))
 	}
 	for _, id := range n.network.backend.Former() {
-		if offered, inUse := ways.Offers(&n.lease.grant.Attrs, id); !offered || inUse {
-			return false
+		if at, _ := n.until(id); !at.IsZero() {
+			consider(at)
+		}
+		if at, ok := c.silent[id]; ok {
+			consider(at.Add(linger))
 		}
 	}
-	return true
 }
 
-// recallWays takes over the ways that the node's own record offers. If this run has no
-// lease, an earlier run or upstream wrote that record.
-func (n *Node) recallWays() {
-	if n.lease.grant != nil || n.lease.self.Key.IsValid() {
-		return
-	}
-	own, ok := n.ownRecord()
-	if !ok {
-		return
-	}
-	set := n.network.backend
-	for _, object := range set.Recalls(&own.Attrs) {
-		set = n.beside(set, object)
-	}
-	if set != n.network.backend {
-		n.useWays(set)
-	}
+// offers reports whether the node's record offers a way.
+func (n *Node) offers(id string) bool {
+	return n.lease.grant != nil && ways.Offers(&n.lease.grant.Attrs, id)
 }
 
-// joinChange opens the ways without which the node cannot reach some peers in the
-// middle of a change. A device of the same name that is not the node's own stays alone.
-func (n *Node) joinChange() {
-	n.uses()
-	set := n.network.backend
-	for _, object := range n.network.use.missing {
-		next := n.beside(set, object)
-		if next != set && !n.inTheWay(next) {
-			set = next
-		}
-	}
-	if set != n.network.backend {
-		n.useWays(set)
-	}
-}
-
-// inTheWay reports whether another program's device has the name of one of the ways'
-// devices.
-func (n *Node) inTheWay(set *ways.Set) bool {
-	return slices.ContainsFunc(set.Extent().Links, func(name string) bool {
-		if n.host.links[name] {
-			return false
-		}
-		for _, l := range n.host.facts.Links {
-			if l.Name == name {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// endFormer ends the former ways that no peer needs, once the node's own record says
-// that it no longer sends through them. A snapshot from before that record lacks
-// peers that have not read it.
-func (n *Node) endFormer() {
-	if n.lease.grant == nil || !n.synced() || n.store.snap.Revision < n.lease.grant.ModRevision {
-		return
-	}
-	set := n.network.backend
-	for _, use := range n.uses() {
-		offered, inUse := ways.Offers(&n.lease.grant.Attrs, use.ID)
-		if len(use.Keeps) == 0 && (!offered || !inUse) && n.published(set.Present()) {
-			set = set.Without(use.ID)
-		}
-	}
-	if set != n.network.backend {
-		n.useWays(set)
-	}
-}
-
-// uses returns the uses of the former ways by the peers that are served.
-func (n *Node) uses() []ways.Use {
-	u, s := &n.network.use, &n.store
-	want := n.host.want.state
-	if u.set != n.network.backend || u.snap != s.snap || u.want != want || !slices.Equal(u.lost, s.lost.peers) {
-		*u = wayUse{set: n.network.backend, snap: s.snap, lost: s.lost.peers, want: want, plain: u.plain}
-		if len(n.network.backend.Former()) > 0 || !u.isPlain() {
-			peers := n.served()
-			u.of, u.missing = u.set.Uses(n.env(), n.lease.self, peers), u.set.Missing(peers)
-		}
-	}
-	return u.of
-}
-
-// isPlain reports whether no record of the snapshot names a former way.
-func (u *wayUse) isPlain() bool {
-	if u.plain == u.snap {
-		return true
-	}
-	news := u.snap.Leases
-	if u.plain != nil {
-		_, news = lease.Swapped(u.plain.Leases, news)
-	}
-	if slices.ContainsFunc(news, comesFromAnother) {
-		return false
-	}
-	u.plain = u.snap
-	return true
-}
-
-// comesFromAnother reports whether a record names a former way.
-func comesFromAnother(l *lease.Lease) bool { return len(l.Attrs.Ways.Former) > 0 }
-
-// published reports whether the node's record offers a way.
+// published reports whether the node's record offers a way, or is about to.
 func (n *Node) published(id string) bool {
 	if n.lease.grant == nil {
 		return n.network.stood.Has(id)
 	}
-	offered, _ := ways.Offers(&n.lease.grant.Attrs, id)
-	return offered
+	return n.offers(id)
 }
 
 // maybePublished reports whether a peer may have read a record of the node that offers a
 // way. The store may have written an update whose answer is late or lost.
 func (n *Node) maybePublished(id string) bool {
 	offered := func(r Request) bool {
-		is, _ := ways.Offers(&r.Attrs, id)
-		return is && (r.Verb == Create || r.Verb == Update || r.Verb == Move)
+		return ways.Offers(&r.Attrs, id) && (r.Verb == Create || r.Verb == Update || r.Verb == Move)
 	}
 	return n.published(id) || offered(n.lease.request) || offered(n.lease.unknown)
 }
 
 // publishable returns the attributes for the node's record. The record offers a way
-// once the host can receive through it, and calls a former one unused once the host
-// sends to no peer through it, until the node sends through it again. A record that
+// once the host can receive through it, and not a former one that ends. A record that
 // is written anew names its way.
 func (n *Node) publishable() lease.Attrs {
-	a := n.network.backend.Publish(n.lease.full, n.ready, n.unused)
+	a := n.network.backend.Publish(n.lease.full, n.ready)
 	if last, ok := n.lastRecord(); ok && last.Equal(a) {
 		return a
 	}
@@ -372,26 +361,43 @@ func (n *Node) ready(id string) bool {
 		return false
 	}
 	own, ok := n.ownRecord()
-	offered, _ := ways.Offers(&own.Attrs, id)
-	return ok && offered
+	return ok && ways.Offers(&own.Attrs, id)
 }
 
-// unused reports whether the node sends to no peer through a former way, and its record
-// says so or may say so now.
-func (n *Node) unused(id string) bool {
-	g := n.lease.grant
-	if g == nil {
-		return false
+// wayUse holds the uses of the former ways, and their inputs.
+type wayUse struct {
+	set  *ways.Set
+	snap *lease.Snapshot
+	lost []*lease.Lease
+	want *dataplane.State // the last rendering: what the backends refuse depends on the host
+	of   []ways.Use
+
+	guards [2][]firewall.Guard
+}
+
+// uses returns the uses of the former ways by the peers that are served.
+func (n *Node) uses() []ways.Use { return n.use().of }
+
+// guards returns the packets of the underlay that only some hosts may send to this one, by the family of
+// their outer header. A node without an unencrypted device beside an encrypting one has none.
+func (n *Node) guards() (by [2][]firewall.Guard) {
+	if !n.network.known || n.store.snap == nil || len(n.network.backend.Former()) == 0 {
+		return by
 	}
-	for _, use := range n.uses() {
-		if use.ID == id && len(use.Sends) > 0 {
-			return false
+	return n.use().guards
+}
+
+func (n *Node) use() *wayUse {
+	u, s := &n.network.use, &n.store
+	want := n.host.want.state
+	if u.set != n.network.backend || u.snap != s.snap || u.want != want || !slices.Equal(u.lost, s.lost.peers) {
+		*u = wayUse{set: n.network.backend, snap: s.snap, lost: s.lost.peers, want: want}
+		if len(n.network.backend.Former()) > 0 {
+			peers := n.served()
+			u.of, u.guards = u.set.Uses(n.env(), n.lease.self, peers), u.set.Guards(peers)
 		}
 	}
-	if offered, inUse := ways.Offers(&g.Attrs, id); offered && !inUse {
-		return true
-	}
-	return n.hostLane().clean && n.renderedLast() && n.published(n.network.backend.Present())
+	return u
 }
 
 // change describes the change under way, or returns nil.
@@ -400,9 +406,20 @@ func (n *Node) change() *Change {
 	if len(set.Former()) == 0 || n.store.snap == nil {
 		return nil
 	}
-	c := &Change{To: set.Present()}
+	c, behind := &Change{To: set.Present()}, n.behind()
 	for _, use := range n.uses() {
-		c.Former = append(c.Former, FormerWay{From: use.ID, Sends: use.Sends, Keeps: use.Keeps})
+		f := FormerWay{From: use.ID, By: "memory", Sends: use.Sends, NotFollowed: behind}
+		if n.isNamed(use.ID) {
+			f.By = "config"
+		}
+		at, _ := n.until(use.ID)
+		if silent, ends := n.network.change.silent[use.ID]; ends {
+			at = silent.Add(linger)
+		}
+		if !at.IsZero() {
+			f.Until = &at
+		}
+		c.Former = append(c.Former, f)
 	}
 	return c
 }

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,11 +27,11 @@ const (
 )
 
 // followed returns the record of a peer that has followed the change from vxlan to host-gw.
-func followed(before lease.Lease, unused bool) lease.Lease {
+func followed(before lease.Lease) lease.Lease {
 	after := before
 	after.Attrs.BackendType, after.Attrs.BackendData = "host-gw", nil
 	after.Attrs.Ways = lease.Ways{Former: []lease.FormerWay{
-		{Backend: json.RawMessage(vxlanID), Data: before.Attrs.BackendData, Unused: unused}}}
+		{Backend: json.RawMessage(vxlanID), Data: before.Attrs.BackendData}}}
 	return after
 }
 
@@ -47,10 +47,14 @@ func (w *world) wantChange(when, want string) {
 	}
 }
 
-// changeOf returns the text of a change to host-gw in the status.
-func changeOf(sends, keeps string) string {
-	return fmt.Sprintf(`{"To":%q,"Former":[{"From":%q,"Sends":%s,"Keeps":%s}]}`, hostgwID, vxlanID, sends, keeps)
+// changeOf returns the text of a change from vxlan to host-gw in the status.
+func changeOf(until, by, sends, behind string) string {
+	return fmt.Sprintf(`{"To":%q,"Former":[{"From":%q,"Until":%s,"By":%q,"Sends":%s,"NotFollowed":%s}]}`,
+		hostgwID, vxlanID, until, by, sends, behind)
 }
+
+// at returns the text of a moment in the status.
+func at(t time.Time) string { return strconv.Quote(t.Format(time.RFC3339Nano)) }
 
 // wantRouteBy checks which device the route to a peer leaves by.
 func (w *world) wantRouteBy(when, subnet, link string) {
@@ -66,16 +70,24 @@ func (w *world) wantRouteBy(when, subnet, link string) {
 	w.t.Errorf("%s: no route to %s", when, subnet)
 }
 
-// wantUnused checks what the node's record says about its former way.
-func (w *world) wantUnused(when string, offered, unused bool) {
+// wantOffered checks whether the node's record offers vxlan as a former backend.
+func (w *world) wantOffered(when string, offered bool) {
 	w.t.Helper()
-	former := w.own().Attrs.Ways.Former
-	if len(former) > 0 != offered || offered && former[0].Unused != unused {
+	if got := len(w.own().Attrs.Ways.Former) > 0; got != offered {
 		w.t.Errorf("%s: the node's record says %s", when, lease.EncodeAttrs(w.own().Attrs))
 	}
 }
 
-// The steps of a change, in the status, the log, the node's record and on the host.
+// wantDevice checks whether the host has the device of vxlan.
+func (w *world) wantDevice(when string, has bool) {
+	w.t.Helper()
+	if _, got := w.host.Links["flannel.1"]; got != has {
+		w.t.Errorf("%s: the host has flannel.1: %t", when, got)
+	}
+}
+
+// The records of peers decide only how to send to these. A previous backend that no config names stays for an hour,
+// and then ends in two steps: the node's record does not offer it, and a while later its device goes.
 func TestStepsOfAChange(t *testing.T) {
 	w := readyWorld(t)
 	w.tell()
@@ -85,78 +97,97 @@ func TestStepsOfAChange(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
+	began := w.n.network.change.began.At
+	until := at(began.Add(time.Hour))
 	both := `["10.5.3.0-24","10.5.4.0-24"]`
-	w.wantChange("no peer has followed", changeOf(both, both))
+	w.wantChange("no peer has followed", changeOf(until, "memory", both, both))
 	w.wantRouteBy("no peer has followed", "10.5.3.0/24", "flannel.1")
-	w.wantUnused("no peer has followed", true, false)
 
 	first, second := vxlanPeer("10.5.3.0-24", 4), vxlanPeer("10.5.4.0-24", 5)
-	w.put(followed(first, false))
+	w.put(followed(first))
 	w.tell()
 	w.pass(time.Second)
-	w.wantChange("one has followed", changeOf(`["10.5.4.0-24"]`, both))
+	w.wantChange("one has followed", changeOf(until, "memory", `["10.5.4.0-24"]`, `["10.5.4.0-24"]`))
 	w.wantRouteBy("one has followed", "10.5.3.0/24", "eth0")
-	w.wantUnused("one has followed", true, false)
+	w.wantRouteBy("one has followed", "10.5.4.0/24", "flannel.1")
 
-	w.put(followed(second, false))
+	w.pass(began.Add(time.Hour).Sub(w.now) - time.Second)
+	w.tell()
+	w.wantOffered("before the limit", true)
+	w.pass(2 * time.Second)
 	w.tell()
 	w.pass(time.Second)
+	w.wantOffered("after the limit", false)
+	w.wantDevice("after the limit", true)
+	w.wantRouteBy("after the limit", "10.5.4.0/24", "flannel.1") // it has nothing else
+	w.put(followed(second))
 	w.tell()
-	w.wantChange("both have followed", changeOf("null", both))
-	w.wantUnused("both have followed", true, true)
-
-	w.put(followed(first, true))
-	w.tell()
-	w.pass(time.Second)
-	w.wantChange("one does not send by vxlan", changeOf("null", `["10.5.4.0-24"]`))
-	if _, has := w.host.Links["flannel.1"]; !has {
-		t.Error("the device has gone before the change is over")
-	}
-	w.put(followed(second, true))
-	w.tell()
-	w.pass(time.Second)
+	w.pass(linger + time.Second)
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
 	w.wantChange("after", "null")
-	w.wantUnused("after", false, false)
-	if _, has := w.host.Links["flannel.1"]; has {
-		t.Error("the host still has the former device")
-	}
-	log := []string{"keeping " + vxlanID + " beside " + hostgwID + " until no peer needs it",
+	w.wantDevice("after", false)
+	want := []string{"keeping " + vxlanID + " beside " + hostgwID,
+		"the previous backend " + vxlanID + " ends beside " + hostgwID + ": 1h0m0s have passed since this node began with " +
+			"the present one; 1 peers have not followed: 10.5.4.0-24",
 		"the change from " + vxlanID + " to " + hostgwID + " is over"}
-	if got := append(w.logged("backend-change"), w.logged("backend-changed")...); !slices.Equal(got, log) {
-		t.Errorf("log %q, want %q", got, log)
+	got := append(append(w.logged("backend-change"), w.logged("backend-ends")...), w.logged("backend-changed")...)
+	if !slices.Equal(got, want) {
+		t.Errorf("log %q, want %q", got, want)
 	}
 }
 
-// A node without peers needs no former way, and a start without a change has none to tell about.
-func TestChangeWithoutPeers(t *testing.T) {
-	w := newWorld(t, vxlanConfig)
-	w.tell()
-	w.pass(time.Second)
-	w.tell()
-	w.configure(hostgwConfig)
-	w.pass(time.Second)
-	w.tell()
-	w.pass(time.Second)
-	w.wantReady()
-	w.wantChange("after", "null")
-	if _, has := w.host.Links["flannel.1"]; has {
-		t.Error("the host still has the former device")
-	}
-	w.events = nil
-	w.start()
-	w.tell()
-	w.pass(time.Second)
-	w.wantReady()
-	if w.count("backend-change") != 0 {
-		t.Errorf("a start after the change tells about it:\n%s", w.log())
+// A config that has the member Formerly decides alone. To an encrypting backend, a change that it names has a limit.
+func TestFormerlyDecides(t *testing.T) {
+	const named = `,"Formerly":[{"Type":"vxlan"}]}`
+	for _, c := range []struct {
+		name, config string
+		keeps        []bool // after a minute, two minutes, and two hours
+	}{
+		{"nothing said", hostgwConfig, []bool{true, true, false}},
+		{"named", strings.TrimSuffix(hostgwConfig, "}") + named, []bool{true, true, true}},
+		{"ended", strings.TrimSuffix(hostgwConfig, "}") + `,"Formerly":[]}`, []bool{true, false, false}},
+		{"another named", strings.TrimSuffix(hostgwConfig, "}") + `,"Formerly":[{"Type":"udp"}]}`,
+			[]bool{true, false, false}},
+		{"named beside wireguard", strings.TrimSuffix(wireguardConfig, "}") + named, []bool{true, true, false}},
+	} {
+		w := readyWorld(t)
+		w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
+		w.configure(c.config)
+		for i, after := range []time.Duration{50 * time.Second, 2 * time.Minute, 2 * time.Hour} {
+			for range 3 {
+				w.tell()
+				w.pass(after / 3)
+			}
+			if got := w.n.network.backend.Has(vxlanID); got != c.keeps[i] {
+				t.Errorf("%s, step %d: keeps vxlan: %t\n%s", c.name, i, got, w.log())
+			}
+		}
 	}
 }
 
-// A daemon that starts in the middle of a change goes on with it: its state file knows the former
-// way, and so does its own record if that file is lost.
+// A node that joins opens what the config names, and nothing that records name.
+func TestNewNodeInAChange(t *testing.T) {
+	for config, opens := range map[string]bool{
+		hostgwConfig: false, strings.TrimSuffix(hostgwConfig, "}") + `,"Formerly":[{"Type":"vxlan"}]}`: true,
+	} {
+		w := newWorld(t, config)
+		w.put(vxlanPeer("10.5.3.0-24", 4))
+		w.put(followed(vxlanPeer("10.5.4.0-24", 5)))
+		w.tell()
+		w.pass(time.Second)
+		w.tell()
+		w.pass(time.Second)
+		if got := w.n.network.backend.Has(vxlanID); got != opens {
+			t.Errorf("%s: opens vxlan: %t\n%s", config, got, w.log())
+		}
+		w.wantDevice(config, opens)
+	}
+}
+
+// A daemon that starts in the middle of a change goes on with it, and the limit counts from when the change began.
+// Without its state file it does not know the previous backend, whatever its record says.
 func TestRestartDuringAChange(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
 		w := readyWorld(t)
@@ -164,7 +195,7 @@ func TestRestartDuringAChange(t *testing.T) {
 		w.pass(time.Second)
 		w.tell()
 		w.pass(2 * time.Minute) // the state file is written
-		before := w.own()
+		before, began := w.own(), w.n.network.change.began
 		w.events = nil
 		if forgets {
 			w.files = map[File]string{}
@@ -173,41 +204,20 @@ func TestRestartDuringAChange(t *testing.T) {
 		w.tell()
 		w.pass(time.Second)
 		w.wantReady()
+		if forgets {
+			w.wantChange("after the restart", "null")
+			continue
+		}
 		both := `["10.5.3.0-24","10.5.4.0-24"]`
-		w.wantChange("after the restart", changeOf(both, both))
+		w.wantChange("after the restart", changeOf(at(began.At.Add(time.Hour)), "memory", both, both))
 		w.wantRouteBy("after the restart", "10.5.3.0/24", "flannel.1")
 		if !w.own().Attrs.Equal(before.Attrs) {
 			t.Errorf("the node's record changed from\n%s to\n%s",
 				lease.EncodeAttrs(before.Attrs), lease.EncodeAttrs(w.own().Attrs))
 		}
 		want := []string{"going on with a change of the backend from " + vxlanID + " to " + hostgwID}
-		if forgets {
-			want = []string{"keeping " + vxlanID + " beside " + hostgwID + " until no peer needs it"}
-		}
 		if got := w.logged("backend-change"); !slices.Equal(got, want) {
-			t.Errorf("the state file is lost: %t; log %q, want %q", forgets, got, want)
-		}
-	}
-}
-
-// The daemon was off while the config changed, and has lost its state file. Its record tells which backend its
-// peers know it by. A record without a type may be of any of several backends, and opens none.
-func TestChangeWhileOffWithoutMemory(t *testing.T) {
-	for _, typed := range []bool{true, false} {
-		w := readyWorld(t)
-		w.files = map[File]string{}
-		own := w.own()
-		if !typed {
-			own.Attrs = lease.Attrs{PublicIP: own.Attrs.PublicIP}
-		}
-		w.put(own)
-		w.start()
-		w.configure(hostgwConfig)
-		w.pass(time.Second)
-		w.tell()
-		w.pass(time.Second)
-		if has := w.n.network.backend.Has(vxlanID); has != typed {
-			t.Errorf("the record names its backend: %t, the node keeps vxlan: %t", typed, has)
+			t.Errorf("log %q, want %q", got, want)
 		}
 	}
 }
@@ -223,40 +233,6 @@ func crossing(before lease.Lease) lease.Lease {
 	after.Attrs.Ways.Former = []lease.FormerWay{{Backend: json.RawMessage(vxlanID), Data: before.Attrs.BackendData}}
 	after.Attrs.BackendData = []byte(`{"VNI":7,"VtepMAC":"c6:00:00:00:07:07"}`)
 	return after
-}
-
-// A new node opens a former way to reach a peer that has only that, if another peer names the
-// way. It leaves another program's device of that name alone.
-func TestNewNodeJoinsAChange(t *testing.T) {
-	const vxlan9ID = `{"Type":"vxlan","VNI":9}`
-	for _, foreign := range []bool{false, true} {
-		w := newWorld(t, vxlan7Config)
-		if foreign {
-			w.addDevice("flannel.9", "10.9.0.0/32", dataplane.VXLAN{VNI: 9})
-		}
-		behind := vxlanPeer("10.5.3.0-24", 4)
-		behind.Attrs.Ways.Present = json.RawMessage(vxlan9ID)
-		w.put(behind)
-		w.tell()
-		w.pass(time.Second)
-		if w.n.network.backend.Has(vxlan9ID) {
-			t.Error("one record alone opens a way")
-		}
-		ahead := crossing(vxlanPeer("10.5.4.0-24", 5))
-		ahead.Attrs.Ways.Former[0].Backend = json.RawMessage(vxlan9ID)
-		w.put(ahead)
-		w.tell()
-		w.pass(time.Second)
-		w.tell()
-		w.pass(time.Second)
-		if joined := w.n.network.backend.Has(vxlan9ID); joined == foreign {
-			t.Errorf("another program has flannel.9: %t; the node has joined: %t\n%s", foreign, joined, w.log())
-		}
-		if !foreign {
-			w.wantReady()
-			w.wantRouteBy("after joining", "10.5.3.0/24", "flannel.9")
-		}
-	}
 }
 
 // changingToWireGuard returns the world of a node with one peer. Both have followed a change from
@@ -281,27 +257,52 @@ func changingToWireGuard(t *testing.T) (w *world, peer dataplane.WGPeerKey) {
 	return w, dataplane.WGPeerKey{Link: "flannel-wg", Public: dataplane.PublicKey{9}}
 }
 
-// The node sends to a peer through wireguard once their devices have exchanged keys, and looks for
-// that every few seconds.
-func TestWaitsForKeys(t *testing.T) {
+// A node announces wireguard before it uses it. From then on it sends to a peer that offers wireguard by nothing else,
+// also after a restart and without a session.
+func TestNoClearTextAfterThePreparation(t *testing.T) {
 	w, peer := changingToWireGuard(t)
 	if _, has := w.host.WGPeers.Get(peer); !has {
 		t.Fatalf("the device does not know the peer:\n%s", w.host.Dump())
 	}
-	w.wantRouteBy("before", "10.5.3.0/24", "flannel.1")
-	w.wantUnused("before", true, false)
-	w.host.Alive[peer] = struct{}{}
-	w.pass(meetEvery + time.Second)
-	w.wantRouteBy("after", "10.5.3.0/24", "flannel-wg")
+	w.wantRouteBy("while the node prepares", "10.5.3.0/24", "flannel.1")
+	if a := w.own().Attrs; a.BackendType != "vxlan" || a.Ways.Next == nil {
+		t.Errorf("the record says %s", lease.EncodeAttrs(a))
+	}
+	w.pass(prepareFor)
 	w.tell()
 	w.pass(time.Second)
-	w.wantUnused("after", true, true)
-
-	delete(w.host.Alive, peer) // sessions end while no packet flows
+	w.wantRouteBy("after", "10.5.3.0/24", "flannel-wg")
+	if a := w.own().Attrs; a.BackendType != "wireguard" || a.Ways.Next != nil || len(a.Ways.Former) != 1 {
+		t.Errorf("the record says %s", lease.EncodeAttrs(a))
+	}
+	w.start()
+	w.tell()
+	w.applyErr = func(op dataplane.Op) error {
+		if r, ok := op.Object.(dataplane.Route); ok && r.Dst.String() == "10.5.3.0/24" && r.Link == "flannel.1" {
+			t.Errorf("after a restart: %s", op)
+		}
+		return nil
+	}
 	w.pass(time.Minute)
-	w.wantRouteBy("after the session", "10.5.3.0/24", "flannel-wg")
-	if !maps.Equal(w.n.network.met, map[dataplane.WGPeerKey]bool{peer: true}) {
-		t.Errorf("met %v", w.n.network.met)
+	w.wantRouteBy("after a restart", "10.5.3.0/24", "flannel-wg")
+}
+
+// A kernel without wireguard refuses the device. The node stays with vxlan, is not ready, and its limit does not
+// begin.
+func TestNoModule(t *testing.T) {
+	w, _ := changingToWireGuard(t)
+	w = newWorld(t, vxlanConfig)
+	w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.tell()
+	w.pass(time.Second)
+	w.refuse(map[string]error{"flannel-wg": driver.ErrUnsupported})
+	w.configure(wireguardConfig)
+	w.pass(2 * time.Hour)
+	w.tell()
+	w.wantRouteBy("without the module", "10.5.3.0/24", "flannel.1")
+	if w.n.Status().Ready || w.own().Attrs.BackendType != "vxlan" || !w.n.network.change.began.At.IsZero() {
+		t.Errorf("record %s\n%s", lease.EncodeAttrs(w.own().Attrs), w.log())
 	}
 }
 

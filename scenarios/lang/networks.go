@@ -182,7 +182,7 @@ func (s *Session) runMember(d *datadriven.TestData, words []string) string {
 		switch {
 		case words[0] == "delete" && words[1] == "config":
 			s.absent = true
-		case words[0] == "config" || words[0] == "merge":
+		case slices.Contains([]string{"config", "merge", "end-change"}, words[0]):
 			s.absent = false
 		}
 	}

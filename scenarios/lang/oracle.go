@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -40,7 +41,10 @@ func (s *Session) shortage(name string, n Node, records []ownedRecord) ([]string
 		return nil, err
 	}
 	own, others := split(name, n, records)
-	host.Changing = host.Changed && !s.changeEnds(records)
+	host.Changing = host.Changed && !s.changeEnds()
+	if host.Changing && !s.follows(own) {
+		return nil, fmt.Errorf("its record does not offer %s", s.network.Backend.Type)
+	}
 	if !host.Changing {
 		host.Formerly = s.formerly
 		if len(own.Attrs.Ways.Former) > 0 {
@@ -94,17 +98,27 @@ func backendOf(text string) map[string]any {
 	return network.Backend
 }
 
-// changeEnds reports whether a change of the backend can end: each record is the only
-// one of a running node.
-func (s *Session) changeEnds(records []ownedRecord) bool {
-	seen := map[string]bool{}
-	for _, r := range records {
-		if !r.valid || !s.started[r.owner] || seen[r.owner] {
-			return false
-		}
-		seen[r.owner] = true
-	}
-	return true
+// follows reports whether a record offers the backend of the config in force.
+func (s *Session) follows(own lease.Lease) bool {
+	spec, _ := all.Find(s.network.Backend.Type)
+	id, err := spec.Identity(s.network.Backend, backend.FamiliesOf(s.network))
+	return s.configErr != nil || err != nil || spec.IgnoresPeers || ways.Offers(&own.Attrs, id)
+}
+
+// changeEnds reports whether the operator has ended the change of the backend, or nodes keep no previous one.
+func (s *Session) changeEnds() bool {
+	ended := s.network.Formerly != nil && len(s.network.Formerly) == 0
+	networks := s.siblings != nil && s.network.Formerly == nil // one beside others keeps none
+	return ended || networks || isAlone(s.network.Backend) || !slices.ContainsFunc(s.formerly, func(text string) bool {
+		former, err := config.Parse([]byte(text))
+		return err == nil && !isAlone(former.Backend)
+	})
+}
+
+// isAlone reports whether no host can have another backend beside this one.
+func isAlone(b config.Backend) bool {
+	spec, known := all.Find(b.Type)
+	return known && (spec.Alone || spec.IgnoresPeers)
 }
 
 // fits returns an error if a subnet does not fit the config in force: its node has

@@ -73,6 +73,14 @@ func storeMerge(s *Session, st Store, a *args, input string) error {
 	return s.mergeConfig(st, changes)
 }
 
+// storeEndChange performs "store end-change": it ends a change of the backend as "flannelctl change --end" does.
+func storeEndChange(s *Session, st Store, a *args, _ string) error {
+	if err := a.done(); err != nil {
+		return err
+	}
+	return s.mergeConfig(st, map[string]any{"Formerly": []any{}})
+}
+
 func (s *Session) mergeConfig(st Store, changes map[string]any) error {
 	members := map[string]any{}
 	if err := json.Unmarshal([]byte(s.config), &members); err != nil {

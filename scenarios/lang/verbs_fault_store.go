@@ -21,7 +21,7 @@ type operation func(s *Session, st Store, a *args, input string) error
 func operations() map[string]operation {
 	return map[string]operation{
 		"stop": storeStop, "start": storeStart, "wipe": plainly(RecordEditor.Wipe), "compact": plainly(RecordEditor.Compact),
-		"config": storeConfig, "merge": storeMerge, "firewall": storeFirewall,
+		"config": storeConfig, "merge": storeMerge, "end-change": storeEndChange, "firewall": storeFirewall,
 		"put": storePut, "delete": storeDelete, "take": storeTake, "forge": storeForge,
 		"backup": storeBackup, "restore": storeRestore,
 		"lose-data": storeLoseData, "leaderless": storeLeaderless, "slow": storeSlow, "lossy": storeLossy,
@@ -36,7 +36,7 @@ func operations() map[string]operation {
 
 // kubeOperations are the operations that also make sense with Kubernetes nodes.
 var kubeOperations = [...]string{"stale", "events", "stop", "start", "compact", "leaderless", "lose-data", "slow",
-	"lossy", "config", "merge", "firewall", "forge"}
+	"lossy", "config", "merge", "end-change", "firewall", "forge"}
 
 // store performs "store WHAT …" with a function of operations.
 func (s *Session) store(d *datadriven.TestData) (string, error) {

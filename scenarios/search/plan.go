@@ -55,7 +55,11 @@ func (p Plan) healed() []Step {
 	if p.started() > 1 {
 		steps = append(steps, Step{Line: "trace agree"})
 	}
-	steps = append(steps, heal, Step{Line: fmt.Sprintf("settle within=%s", liveness)})
+	settle := Step{Line: fmt.Sprintf("settle within=%s", liveness)}
+	steps = append(steps, heal, settle)
+	if p.changesBackend() {
+		steps = append(steps, Step{Line: "store end-change"}, settle)
+	}
 	pods := p.started()
 	if pods > 1 {
 		steps = append(steps, p.pings(), Step{Line: "trace all"})
@@ -67,6 +71,13 @@ func (p Plan) healed() []Step {
 		steps = append(steps, Step{Line: "ping all outside"})
 	}
 	return append(steps, p.diff())
+}
+
+// changesBackend reports whether the nodes may keep previous backends at the end.
+func (p Plan) changesBackend() bool {
+	return slices.ContainsFunc(p.Steps, func(s Step) bool {
+		return strings.HasPrefix(s.Line, "store merge") && strings.Contains(s.Input, `"Backend"`)
+	})
 }
 
 // probing reports whether there are two nodes, whose daemons send probes.

@@ -126,9 +126,13 @@ func (r Result) change() []string {
 	}
 	var texts []string
 	for _, f := range r.Change.Former {
+		until := "the operator ends the change"
+		if f.Until != nil {
+			until = f.Until.UTC().Format(time.RFC3339)
+		}
 		texts = append(texts, fmt.Sprintf(
-			"from %s to %s: the node still sends to %s by the former way, and %d may send by it",
-			f.From, r.Change.To, output.Number(len(f.Sends), "peer"), len(f.Keeps)))
+			"from %s to %s: the node keeps the previous backend until %s, and sends to %s by it; %s not followed",
+			f.From, r.Change.To, until, output.Number(len(f.Sends), "peer"), output.Number(len(f.NotFollowed), "peer")))
 	}
 	return texts
 }

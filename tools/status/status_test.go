@@ -97,7 +97,7 @@ func TestNodeInTrouble(t *testing.T) {
 	r.Lanes[0].AsDesired, r.Lanes[0].FailingFor = false, 5
 	r.Repairs = nil
 	r.Change = &node.Change{To: `{"Type":"host-gw"}`, Former: []node.FormerWay{
-		{From: `{"Type":"vxlan"}`, Sends: make([]lease.Key, 1), Keeps: make([]lease.Key, 2)}}}
+		{From: `{"Type":"vxlan"}`, Sends: make([]lease.Key, 1), NotFollowed: make([]lease.Key, 2)}}}
 	want(t, r, true, `phase          configured, not ready
 age            1m20s: flanneld is busy, and this is the last known status
 unhealthy      stalled: a decision takes 1m20s
@@ -113,8 +113,9 @@ subnet         10.5.3.0/24
 uplink         eth0 192.168.64.2, 1500 bytes
 mtu            1450 bytes for pods
 backend        vxlan
-change         from {"Type":"vxlan"} to {"Type":"host-gw"}: the node still sends
-               to 1 peer by the former way, and 2 may send by it
+change         from {"Type":"vxlan"} to {"Type":"host-gw"}: the node keeps the
+               previous backend until the operator ends the change, and sends to
+               1 peer by it; 2 peers not followed
 store          not synced since 3m0s: revision 42, 1 quarantined record
 lease          fenced: the subnet may belong to another node
 firewall       nftables v1.0.9

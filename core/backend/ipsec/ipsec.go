@@ -36,6 +36,7 @@ func Spec() backend.Spec {
 		Type: Type, Summary: "ESP by strongSwan's charon", Carries: []backend.Families{backend.IPv4Only}, New: open,
 		Alone:      true,                // its policies catch the packets to every peer
 		FixedPorts: []uint16{500, 4500}, // of IKE
+		Encrypts:   true,
 		Lanes:      []string{"ike"}, Needs: "/usr/lib/ipsec/charon",
 		Options: []backend.Option{
 			{Name: "PSK", Kind: backend.Passphrase, Default: `""`, Required: true,

@@ -85,6 +85,15 @@ func wgPort(port int) string {
 // formerly names a former way without data.
 func formerly(id string) lease.FormerWay { return lease.FormerWay{Backend: json.RawMessage(id)} }
 
+// setOf returns a set of identities.
+func setOf(ids []string) map[string]bool {
+	set := map[string]bool{}
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
+}
+
 // text is the wire form of attributes.
 func text(a lease.Attrs) string { return string(lease.EncodeAttrs(a)) }
 

@@ -46,18 +46,10 @@ func implied(a *lease.Attrs) string {
 	return id
 }
 
-// Offers reports whether a record offers a way, and whether its owner may still send
-// by it.
-func Offers(a *lease.Attrs, id string) (offered, inUse bool) {
-	if identityOf(a) == id {
-		return true, true
-	}
-	for _, f := range a.Ways.Former {
-		if string(f.Backend) == id {
-			return true, !f.Unused
-		}
-	}
-	return false, false
+// Offers reports whether a record offers a way.
+func Offers(a *lease.Attrs, id string) bool {
+	return identityOf(a) == id ||
+		slices.ContainsFunc(a.Ways.Former, func(f lease.FormerWay) bool { return string(f.Backend) == id })
 }
 
 // identityOf returns the identity of the way for which a peer's record is written.
@@ -81,89 +73,68 @@ func (s *Set) isSince(l *lease.Lease) bool {
 	return before == nil || !before.Attrs.Equal(l.Attrs)
 }
 
+// Follows reports whether a peer's record offers the present way.
+func (s *Set) Follows(l *lease.Lease) bool { return s.offers(l, s.Present()) }
+
 // offers is [Offers] for a peer's record.
-func (s *Set) offers(l *lease.Lease, id string) (offered, inUse bool) {
-	if own := s.identityOf(l); l.Attrs.Ways.IsEmpty() {
-		return own == id, own == id
+func (s *Set) offers(l *lease.Lease, id string) bool {
+	if l.Attrs.Ways.IsEmpty() {
+		return s.identityOf(l) == id
 	}
 	return Offers(&l.Attrs, id)
 }
 
-// choose returns the way by which to send to a peer in one family: the first that
-// the record offers and that works, or else the first that it offers, or else the one
-// that replaces the record's: without a route, packets to the peer would leave by the
-// default route. Ways that the peer may end come last. A record that does not name its way
-// may lack a value, as the records of upstream do, so the first way of its type is taken for
-// that of the record.
+// choose returns the way by which to send to a peer in one family. Among the ways that the record offers, one that
+// encrypts comes first, whether or not it has a session: packets wait there. Then come the others in
+// order, and those that end come last. Without any, see [Set.standsFor].
 func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
-	a := &l.Attrs
-	if len(s.ways) == 1 && a.Ways.IsEmpty() {
+	if len(s.ways) == 1 && l.Attrs.Ways.IsEmpty() {
 		return 0, true // the backend itself judges the record
 	}
-	first := -1
-	for _, risk := range [...]ending{notYet, unusedByPeer, leftByUs} {
-		for i, w := range s.ways {
-			offered, inUse := s.offers(l, w.id)
-			if !offered || s.ending(i, inUse) != risk || !w.carries(f) {
-				continue
-			}
-			if s.works(i, l, f) {
-				return i, true
-			}
-			if first < 0 {
-				first = i
-			}
+	best, rank := -1, 0
+	for i, w := range s.ways {
+		if !w.carries(f) || s.ending[w.id] && s.isGuarded(i) || !s.offers(l, w.id) {
+			continue
+		}
+		if r := s.rank(i, l); r > rank {
+			best, rank = i, r
 		}
 	}
-	if first < 0 {
-		first = slices.IndexFunc(s.ways, func(w way) bool {
-			stands := w.publishedType() == a.BackendType
-			if a.Ways.Present != nil {
-				stands = w.replaces(string(a.Ways.Present))
-			}
-			return stands && w.carries(f)
-		})
+	if best < 0 {
+		best = slices.IndexFunc(s.ways, func(w way) bool { return w.carries(f) && s.standsFor(w, l) })
 	}
-	if first < 0 && s.ways[0].spec.Untyped && a.Ways.IsEmpty() && s.ways[0].carries(f) {
-		return 0, true // it serves records of every type (interop 6.0), as it does without former ways
-	}
-	return first, first >= 0
+	return best, best >= 0
 }
 
-// ending says how soon a peer may end a way.
-type ending int
-
-const (
-	notYet       ending = iota // the peer uses the way, and this node may use it
-	unusedByPeer               // the peer waits for this node to say that it does not use the way
-	leftByUs                   // this node's record says so, and the peer may have read that already
-)
-
-// ending returns how soon a peer may end a way. Its record says whether it uses the way.
-func (s *Set) ending(i int, peerUses bool) ending {
-	switch {
-	case s.left[s.ways[i].id]:
-		return leftByUs
-	case !peerUses:
-		return unusedByPeer
-	}
-	return notYet
-}
-
-// works reports whether this node can send to a peer by a way, and the peer takes packets
-// from it that way.
-func (s *Set) works(i int, l *lease.Lease, f cidr.Family) bool {
+// rank orders the ways by which to send to a peer that offers them; the highest counts.
+func (s *Set) rank(i int, l *lease.Lease) int {
 	w := s.ways[i]
-	if s.refused[refusal{i, l.Key}] || s.idle[w.id] {
+	switch {
+	case w.spec.Encrypts && !s.ending[w.id] && !s.down[w.id]:
+		return 4
+	case s.refused[refusal{i, l.Key}] || s.down[w.id]:
+		return 1
+	case s.ending[w.id]:
+		return 2
+	}
+	return 3
+}
+
+// standsFor reports whether a way is the one by which to send to a peer whose record offers none of the node's. Such a
+// record of upstream's may lack a value, so its type alone counts. Another one may name a way that the host has only
+// in another form: without a route, packets to the peer would leave by the default route. Where a node encrypts
+// packets, that does not happen, and no plain way stands for another.
+func (s *Set) standsFor(w way, l *lease.Lease) bool {
+	a := &l.Attrs
+	switch {
+	case s.ending[w.id] && !w.spec.Encrypts && s.encrypts():
 		return false
+	case a.Ways.IsEmpty() && w.id == s.Present() && w.spec.Untyped:
+		return true // it serves records of every type (interop 6.0), as it does without former ways
+	case a.Ways.Present == nil:
+		return w.publishedType() == a.BackendType
 	}
-	b, exchanges := w.backend.(backend.KeyExchanger)
-	if !exchanges {
-		return true
-	}
-	face, _ := w.face(&l.Attrs)
-	key, ok := b.PeerKey(&face, f)
-	return !ok || s.met[key]
+	return w.replaces(string(a.Ways.Present)) && (w.spec.Encrypts || !s.encrypts())
 }
 
 // PublishedKeys returns the keys by which the peers of a node with this record know its devices.
@@ -180,9 +151,13 @@ func (s *Set) PublishedKeys(a *lease.Attrs) []dataplane.WGPeerKey {
 // hears reports whether a peer may send by a way: its record offers it, or the way is
 // the one by which to send to it. A backend without data in its records knows a sender by
 // the address alone, and hears a peer before the peer's record offers the way, and so does one that
-// already has a session with the peer.
+// already has a session with the peer. Where the present way encrypts, a plain one hears no peer that has followed.
 func (s *Set) hears(i int, l *lease.Lease) bool {
-	if offered, _ := s.offers(l, s.ways[i].id); offered {
+	if s.isGuarded(i) && !s.admits && s.Follows(l) {
+		return false
+	}
+	next := l.Attrs.Ways.Next
+	if s.offers(l, s.ways[i].id) || next != nil && string(next.Backend) == s.ways[i].id {
 		return true
 	}
 	if _, known := s.faceBeside(i, l); known {
@@ -250,13 +225,6 @@ func (s *Set) sharesNone(l *lease.Lease) bool {
 	})
 }
 
-// takesForOwn reports whether a record without ways implies another way than the node's, which
-// the present backend judges all the same. A record of upstream's implies one, too, and may lack
-// a value: so this alone says little.
-func (s *Set) takesForOwn(l *lease.Lease) bool {
-	return l.Attrs.Ways.IsEmpty() && !slices.ContainsFunc(s.ways, func(w way) bool { return w.id == s.identityOf(l) })
-}
-
 // LeavesOut reports whether this node skips a peer's record, since the record is of a
 // backend that the node does not have (interop 6.0). That is no fault of the record,
 // and a rendering does not report it.
@@ -269,47 +237,6 @@ func (s *Set) LeavesOut(l *lease.Lease) bool {
 		return !present.spec.Untyped && present.publishedType() != l.Attrs.BackendType
 	}
 	return s.sharesNone(l)
-}
-
-// Missing returns the ways that a node has to open beside its own to reach all peers:
-// a peer offers one of these and none of the node's, and another peer, which is in
-// the middle of the change, names it as a former way. One record alone opens nothing.
-func (s *Set) Missing(peers []*lease.Lease) []config.Backend {
-	var named []naming
-	for _, p := range peers {
-		for _, f := range p.Attrs.Ways.Former {
-			if !f.Unused && !s.sharesNone(p) {
-				named = append(named, naming{string(f.Backend), p})
-			}
-		}
-	}
-	if len(named) == 0 {
-		return nil
-	}
-	var ids []string
-	for _, p := range peers {
-		if !s.sharesNone(p) && !s.takesForOwn(p) {
-			continue
-		}
-		for _, n := range named {
-			if offered, _ := s.offers(p, n.id); offered && n.by != p && !slices.Contains(ids, n.id) {
-				ids = append(ids, n.id)
-			}
-		}
-	}
-	var missing []config.Backend
-	for _, id := range ids {
-		if object, ok := objectOf(id); ok {
-			missing = append(missing, object)
-		}
-	}
-	return missing
-}
-
-// naming is a record that names a former way.
-type naming struct {
-	id string
-	by *lease.Lease
 }
 
 // objectOf returns the Backend object with an identity. It returns false for a text
@@ -327,16 +254,6 @@ func objectOf(id string) (config.Backend, bool) {
 	}
 	same, err := spec.Identity(object, backend.Both)
 	return object, err == nil && same == id
-}
-
-// Recalls returns the ways that the node's own record offers. An earlier run wrote it, or upstream, whose record may
-// lack the backend's type, which may then be any of several, or a value: it tells no other way with the devices of
-// the present one, such as vxlan with another port.
-func (s *Set) Recalls(a *lease.Attrs) []config.Backend {
-	if a.Ways.IsEmpty() && (a.BackendType == "" || s.ways[0].replaces(implied(a))) {
-		return nil
-	}
-	return Named(a)
 }
 
 // Named returns the ways that a record offers, in its order. It skips ways that no

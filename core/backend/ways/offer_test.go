@@ -2,10 +2,15 @@ package ways
 
 import (
 	"encoding/json"
+	"net/netip"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -41,17 +46,13 @@ func TestIdentityOfARecord(t *testing.T) {
 	}
 }
 
-// A record offers its own way and those that it names, which it may have ceased to use.
+// A record offers its own way and those that it names as former ones, not one that it announces.
 func TestOffers(t *testing.T) {
-	unused := formerly(hostGW)
-	unused.Unused = true
-	l := record(2, "vxlan", vtep(7, 2), lease.Ways{Former: []lease.FormerWay{formerly(vxlan), unused}})
-	for id, want := range map[string][2]bool{
-		vxlan7: {true, true}, vxlan: {true, true}, hostGW: {true, false}, udp: {false, false},
-	} {
-		offered, inUse := Offers(&l.Attrs, id)
-		if offered != want[0] || inUse != want[1] {
-			t.Errorf("%s: offered %t, in use %t; want %t", id, offered, inUse, want)
+	next := formerly(udp)
+	l := record(2, "vxlan", vtep(7, 2), lease.Ways{Former: []lease.FormerWay{formerly(vxlan), formerly(hostGW)}, Next: &next})
+	for id, want := range map[string]bool{vxlan7: true, vxlan: true, hostGW: true, udp: false, wireguard: false} {
+		if got := Offers(&l.Attrs, id); got != want {
+			t.Errorf("%s: offered %t, want %t", id, got, want)
 		}
 	}
 }
@@ -62,11 +63,9 @@ func TestChoose(t *testing.T) {
 	key := dataplane.PublicKey{1}
 	wgData := `{"PublicKey":"` + key.String() + `","Port":51820}`
 	alone, during := opened(t, true, vxlan), opened(t, true, wireguard, vxlan, vxlan7)
-	ended := formerly(vxlan)
-	ended.Unused = true
-	endedToo := formerly(vxlan7)
-	endedToo.Unused = true
-	left := during.Leaving(map[string]bool{vxlan: true})
+	ends := func(s *Set, ids ...string) *Set { return s.Ending(setOf(ids)) }
+	plain := opened(t, true, hostGW, vxlan, vxlan7)
+	next := formerly(wireguard)
 	for _, c := range []struct {
 		what   string
 		set    *Set
@@ -80,18 +79,25 @@ func TestChoose(t *testing.T) {
 			lease.Ways{Former: []lease.FormerWay{formerly(vxlan)}}), 0, 0},
 		{"the second way", during, record(2, "vxlan", vtep(1, 2), lease.Ways{}), 1, 1},
 		{"the third way", during, record(2, "vxlan", vtep(7, 2), lease.Ways{}), 2, 2},
-		{"a way that waits for keys, and nothing else", during, record(2, "wireguard", wgData, lease.Ways{}), 0, 0},
-		{"a way that waits for keys, and one that works", during, record(2, "wireguard", wgData,
+		{"one that encrypts, and nothing else", during, record(2, "wireguard", wgData, lease.Ways{}), 0, 0},
+		{"one that encrypts, and another", during, record(2, "wireguard", wgData,
+			lease.Ways{Present: json.RawMessage(wireguard), Former: []lease.FormerWay{formerly(vxlan7)}}), 0, 0},
+		{"one that is only announced", during, record(2, "vxlan", vtep(1, 2), lease.Ways{Next: &next}), 1, 1},
+		{"one that ends, and another", ends(plain, vxlan), record(2, "vxlan", vtep(1, 2),
 			lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}}), 2, 2},
-		{"a way that the peer may end, and one that it uses", opened(t, true, vxlan, hostGW),
-			record(2, "host-gw", "", lease.Ways{Former: []lease.FormerWay{ended}}), 1, 1},
-		{"nothing but a way that the peer does not use", opened(t, true, vxlan, vxlan7),
-			record(2, "host-gw", "", lease.Ways{Former: []lease.FormerWay{ended}}), 0, 0},
-		{"a way that the own record calls unused, and another", left, record(2, "vxlan", vtep(1, 2),
+		{"nothing but one that ends", ends(plain, vxlan), record(2, "vxlan", vtep(1, 2), lease.Ways{}), 1, 1},
+		{"one that the host lacks, and another", plain.Down(setOf([]string{hostGW})), record(2, "host-gw", "",
 			lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}}), 2, 2},
-		{"a way that the own record calls unused, and one that the peer may end", left, record(2, "vxlan", vtep(1, 2),
-			lease.Ways{Former: []lease.FormerWay{endedToo}}), 2, 2},
-		{"nothing but a way that the own record calls unused", left, record(2, "vxlan", vtep(1, 2), lease.Ways{}), 1, 1},
+		{"nothing but one that the host lacks", plain.Down(setOf([]string{hostGW})), record(2, "host-gw", "",
+			lease.Ways{}), 0, 0},
+		{"another port of vxlan, which the device stands for", opened(t, true, port4789, hostGW), record(2, "vxlan",
+			vtep(1, 2), lease.Ways{Present: json.RawMessage(`{"Type":"vxlan","Port":8473}`)}), 0, 0},
+		{"the same beside wireguard", opened(t, true, wireguard, port4789), record(2, "vxlan",
+			vtep(1, 2), lease.Ways{Present: json.RawMessage(`{"Type":"vxlan","Port":8473}`)}), -1, -1},
+		{"a record of upstream's beside wireguard", opened(t, true, wireguard, port4789), record(2, "vxlan",
+			vtep(1, 2), lease.Ways{}), 1, 1},
+		{"the same when vxlan ends", ends(opened(t, true, wireguard, port4789), port4789), record(2, "vxlan",
+			vtep(1, 2), lease.Ways{}), -1, -1},
 		{"no way of the node", during, record(2, "host-gw", "", lease.Ways{}), -1, -1},
 		{"an IPv4 way beside", opened(t, true, vxlan7, udp), record(2, "", "",
 			lease.Ways{Present: json.RawMessage(udp)}), 1, -1},
@@ -207,43 +213,6 @@ func TestLeavesOut(t *testing.T) {
 	}
 }
 
-// Ways that are missing are opened once, from records that two others agree on.
-func TestMissingOnce(t *testing.T) {
-	s := opened(t, false, hostGW)
-	names := func(host byte, unused bool, former ...string) *lease.Lease {
-		var w lease.Ways
-		for _, id := range former {
-			f := formerly(id)
-			f.Unused = unused
-			w.Former = append(w.Former, f)
-		}
-		return record(host, "host-gw", "", w)
-	}
-	own := lease.Ways{Present: json.RawMessage(vxlan7)}
-	plain := record(5, "vxlan", vtep(7, 5), lease.Ways{}) // names no way
-	behind, behindToo := record(5, "vxlan", vtep(7, 5), own), record(6, "vxlan", vtep(7, 6), own)
-	strange := record(7, "vxlan", "", lease.Ways{Present: json.RawMessage(`{"Type":"vxlan","VNI":"x"}`)})
-	for what, c := range map[string]struct {
-		peers []*lease.Lease
-		want  int
-	}{
-		"two behind, two between": {
-			[]*lease.Lease{names(2, false, vxlan7), names(3, false, vxlan7), behind, behindToo}, 1},
-		"behind without naming its way": {[]*lease.Lease{names(2, false, vxlan7), plain}, 1},
-		"of the same way":               {[]*lease.Lease{names(2, false, vxlan7), record(5, "host-gw", "", lease.Ways{})}, 0},
-		"none behind":                   {[]*lease.Lease{names(2, false, vxlan7), names(3, false, vxlan7)}, 0},
-		"unused":                        {[]*lease.Lease{names(2, true, vxlan7), behind}, 0},
-		"another":                       {[]*lease.Lease{names(2, false, vxlan), behind}, 0},
-		"no identity":                   {[]*lease.Lease{names(2, false, `{"Type":"vxlan","VNI":"x"}`), strange}, 0},
-		"named by one that shares no way": {[]*lease.Lease{behind, record(2, "wireguard", "",
-			lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}})}, 0},
-	} {
-		if got := s.Missing(c.peers); len(got) != c.want {
-			t.Errorf("%s: %v, want %d ways", what, got, c.want)
-		}
-	}
-}
-
 // Named are the ways of a record that a config could have said, the present one first.
 func TestNamed(t *testing.T) {
 	a := record(2, "vxlan", vtep(7, 2), lease.Ways{Former: []lease.FormerWay{
@@ -256,21 +225,33 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// The own record of a former run tells the ways of that run, and one of upstream as much as it can.
-func TestRecalls(t *testing.T) {
-	for _, c := range []struct {
-		present string
-		own     *lease.Lease
-		want    int
-	}{
-		{hostGW, record(1, "vxlan", vtep(1, 1), lease.Ways{}), 1},
-		{vxlan7, record(1, "vxlan", vtep(1, 1), lease.Ways{}), 1},
-		{port4789, record(1, "vxlan", vtep(1, 1), lease.Ways{}), 0}, // upstream does not write the port
-		{port4789, record(1, "vxlan", vtep(1, 1), lease.Ways{Present: json.RawMessage(vxlan)}), 1},
-		{udp, record(1, "", "", lease.Ways{}), 0},
-	} {
-		if got := opened(t, false, c.present).Recalls(&c.own.Attrs); len(got) != c.want {
-			t.Errorf("%s beside the record %s: recalls %s", c.present, text(c.own.Attrs), got)
+// Beside a present way that encrypts, plain ones hear the peers that have not followed, and no others, except while
+// peers may not know yet that the node encrypts.
+func TestPlainWaysHearThoseBehind(t *testing.T) {
+	s := opened(t, false, wireguard, vxlan, udp, `{"Type":"ipip"}`)
+	behind := record(2, "vxlan", vtep(1, 2), lease.Ways{})
+	ahead := record(3, "wireguard", wgPort(51820), lease.Ways{Present: json.RawMessage(wireguard), Former: []lease.FormerWay{formerly(vxlan), formerly(udp)}})
+	for i, want := range [][2]bool{{false, true}, {true, false}, {true, false}, {false, false}} {
+		if got := [2]bool{s.hears(i, behind), s.hears(i, ahead)}; got != want {
+			t.Errorf("%s hears the one behind %t, the other %t; want %t", s.ways[i].id, got[0], got[1], want)
 		}
+	}
+	all := s.Admitting(true)
+	if !all.hears(1, ahead) || !s.Down(setOf([]string{wireguard})).hears(1, ahead) {
+		t.Error("vxlan does not hear a peer that may not know yet that the node encrypts")
+	}
+	from := func(i byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 64, i}) }
+	for set, want := range map[*Set][]netip.Addr{s: {from(2)}, all: {from(2), from(3)}} {
+		got := set.Guards([]*lease.Lease{ahead, behind})
+		wantGuards := []firewall.Guard{{Proto: 17, Port: 8472, From: want}, {Proto: 4}}
+		if d := cmp.Diff(wantGuards, got[cidr.V4], cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); d != "" {
+			t.Errorf("guards (-want +got):\n%s", d)
+		}
+		if len(got[cidr.V6]) > 0 {
+			t.Errorf("guards of IPv6 %v", got[cidr.V6])
+		}
+	}
+	if got := opened(t, false, vxlan, wireguard).Guards([]*lease.Lease{ahead}); len(got[cidr.V4]) > 0 {
+		t.Errorf("a node that leaves wireguard has the guards %v", got)
 	}
 }

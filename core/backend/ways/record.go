@@ -2,16 +2,14 @@ package ways
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/flanneld/flannel/core/lease"
 )
 
 // face is the part of a node's record about one way.
 type face struct {
-	way    way
-	attrs  lease.Attrs
-	unused bool
+	way   way
+	attrs lease.Attrs
 }
 
 // compose returns the attributes that offer several ways: the first as the record's
@@ -24,7 +22,6 @@ func compose(faces []face) lease.Attrs {
 	for _, f := range faces[1:] {
 		a.Ways.Former = append(a.Ways.Former, lease.FormerWay{
 			Backend: json.RawMessage(f.way.id), Data: f.attrs.BackendData, V6Data: f.attrs.BackendV6Data,
-			Unused: f.unused,
 		})
 	}
 	return a
@@ -55,24 +52,46 @@ func (s *Set) NameWay(a lease.Attrs) lease.Attrs {
 }
 
 // Publish returns the attributes to publish: those of a, which offer every way,
-// without the ways that are not ready. Unused tells the former ways by which the node
-// sends to no peer. If no way is ready, the node has nothing to lose and offers all.
-func (s *Set) Publish(a lease.Attrs, ready, unused func(id string) bool) lease.Attrs {
+// without the ways that are not ready and those that end. If that leaves none, a way that ends counts as well, and if
+// none is ready, the node has nothing to lose and offers all. If the node prepares the present way, the attributes
+// only announce that one: see [Set.Preparing].
+func (s *Set) Publish(a lease.Attrs, ready func(id string) bool) lease.Attrs {
 	if len(s.ways) == 1 {
 		return a
 	}
-	var faces []face
+	if s.preparing {
+		next, _ := s.ways[0].face(&a)
+		a = (&Set{ways: s.ways[1:], ending: s.ending}).offering(a, ready)
+		a.Ways.Next = &lease.FormerWay{
+			Backend: json.RawMessage(s.Present()), Data: next.BackendData, V6Data: next.BackendV6Data,
+		}
+		return a
+	}
+	return s.offering(a, ready)
+}
+
+// offering returns the attributes that offer those of some ways that [Set.Publish] names.
+func (s *Set) offering(a lease.Attrs, ready func(id string) bool) lease.Attrs {
+	var faces, able, offered []face
 	for _, w := range s.ways {
-		if own, ok := w.face(&a); ok {
-			faces = append(faces, face{way: w, attrs: own, unused: unused(w.id)})
+		own, ok := w.face(&a)
+		if !ok {
+			continue
+		}
+		f := face{way: w, attrs: own}
+		faces = append(faces, f)
+		if !ready(w.id) {
+			continue
+		}
+		able = append(able, f)
+		if !s.ending[w.id] {
+			offered = append(offered, f)
 		}
 	}
-	offered := slices.DeleteFunc(slices.Clone(faces), func(f face) bool { return !ready(f.way.id) })
-	switch {
-	case len(offered) > 0:
-		return compose(offered)
-	case len(faces) > 0:
-		return compose(faces)
+	for _, list := range [][]face{offered, able, faces} {
+		if len(list) > 0 {
+			return compose(list)
+		}
 	}
 	return a
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -32,13 +33,12 @@ func in(list []string) func(string) bool {
 	return func(id string) bool { return slices.Contains(list, id) }
 }
 
-// A node publishes the ways that are ready, with the data of each, and says which it does
-// not use.
+// A node publishes the ways that are ready and do not end, with the data of each.
 func TestPublish(t *testing.T) {
 	s, a := offering(t)
 	for _, c := range []struct {
 		what          string
-		ready, unused []string
+		ready, ending []string
 		want          string
 	}{
 		{"all", []string{vxlan7, vxlan, hostGW}, nil, text(a)},
@@ -46,20 +46,50 @@ func TestPublish(t *testing.T) {
 		{"the present one", []string{vxlan7}, nil, addresses + `"vxlan",` + data7 + `}`},
 		{"a former one", []string{vxlan}, nil, addresses + `"vxlan",` + data1 + `}`},
 		{"the last one", []string{hostGW}, nil, addresses + `"host-gw"}`},
-		{"one that is not used", []string{vxlan7, vxlan}, []string{vxlan}, addresses + `"vxlan",` + data7 +
-			`,"BackendWays":{"Former":[{"Backend":{"Type":"vxlan"},` + data1 + `,"Unused":true}]}}`},
+		{"one that ends", []string{vxlan7, vxlan}, []string{vxlan}, addresses + `"vxlan",` + data7 + `}`},
+		{"nothing but one that ends", []string{vxlan}, []string{vxlan}, addresses + `"vxlan",` + data1 + `}`},
 	} {
-		if got := text(s.Publish(a, in(c.ready), in(c.unused))); got != c.want {
+		if got := text(s.Ending(setOf(c.ending)).Publish(a, in(c.ready))); got != c.want {
 			t.Errorf("%s ready: %s, want %s", c.what, got, c.want)
 		}
 	}
 	no := func(string) bool { return false }
 	other := record(1, "udp", "", lease.Ways{}).Attrs
-	if got := s.Publish(other, no, no); !got.Equal(other) {
+	if got := s.Publish(other, no); !got.Equal(other) {
 		t.Errorf("attributes without any of the ways become %s", text(got))
 	}
-	if got := opened(t, true, vxlan).Publish(a, no, no); !got.Equal(a) {
+	if got := opened(t, true, vxlan).Publish(a, no); !got.Equal(a) {
 		t.Errorf("with one way, attributes become %s", text(got))
+	}
+}
+
+// A node announces a way that needs an exchange of keys before it offers it, if a plain one carries packets meanwhile.
+// Peers take the announced key, and do not send by that way.
+func TestPreparing(t *testing.T) {
+	s := opened(t, false, wireguard, vxlan)
+	own := record(1, "wireguard", "", lease.Ways{Former: []lease.FormerWay{{
+		Backend: json.RawMessage(vxlan), Data: json.RawMessage(vtep(1, 1))}}}).Attrs
+	own.BackendData = json.RawMessage(wgPort(51820))
+	before := record(1, "vxlan", "", lease.Ways{}).Attrs
+	if !s.Prepares(&before) || s.Prepares(&own) || s.Announces(&before) {
+		t.Error("a node prepares wireguard while its record offers vxlan alone")
+	}
+	if opened(t, false, hostGW, vxlan).Prepares(&before) || opened(t, true, wgAuto, wireguard).Prepares(&own) {
+		t.Error("host-gw and another mode of wireguard need no preparation")
+	}
+	a := s.Preparing(true).Publish(own, in([]string{wireguard, vxlan}))
+	if Offers(&a, wireguard) || !Offers(&a, vxlan) || !s.Announces(&a) {
+		t.Fatalf("announces %s", text(a))
+	}
+	peer := &lease.Lease{Key: record(2, "", "", lease.Ways{}).Key, Attrs: a}
+	if face := s.faceOf(0, peer); !s.hears(0, peer) || string(face.Attrs.BackendData) != wgPort(51820) {
+		t.Errorf("wireguard hears the peer as %s", text(face.Attrs))
+	}
+	if i, ok := s.choose(peer, cidr.V4); !ok || i != 1 {
+		t.Errorf("way %d (%t), want vxlan", i, ok)
+	}
+	if keys := s.PublishedKeys(&a); len(keys) != 1 {
+		t.Errorf("keys %v", keys)
 	}
 }
 

@@ -37,6 +37,7 @@ func (s *Set) Render(
 		}
 		union.AddAll(state)
 	}
+	s.catchAll(union)
 	return backend.OverNextHops(env, union), problems
 }
 
@@ -114,12 +115,12 @@ func (s *Set) facesFor(i int, peers []*lease.Lease) []*lease.Lease {
 }
 
 // chooseRoutes removes the routes to peers that are reached by another way. A peer that
-// is reached by this way gets a route of its own instead of one for the whole network.
-// That would lead to peers of other ways too, once these routes go, and in IPv6 Linux
-// refuses a next hop on one device that a route of another device covers.
+// is reached by this way gets a route of its own beside one for the whole network, which stays
+// if this way encrypts: see [Set.catchAll].
 func (s *Set) chooseRoutes(i int, state *dataplane.State, peers []*lease.Lease) {
+	w := s.ways[i]
 	for _, f := range cidr.Families {
-		whole, isWhole := wholeRoute(state, s.ways[i].network.Of(f).Network)
+		whole, isWhole := wholeRoute(state, w.network.Of(f).Network)
 		for _, p := range peers {
 			subnet := p.Key.Of(f)
 			if !subnet.IsValid() {
@@ -136,8 +137,28 @@ func (s *Set) chooseRoutes(i int, state *dataplane.State, peers []*lease.Lease) 
 				state.AddRoute(own)
 			}
 		}
-		if isWhole {
+		if isWhole && (!w.spec.Encrypts || s.ending[w.id]) {
 			state.Routes.Delete(whole.RouteKey)
+		}
+	}
+}
+
+// catchAll keeps packets to subnets without a route from leaving by the default route, in the clear, while a way
+// encrypts: its route for the whole network stays. In IPv6, Linux refuses a next hop on one device that a route of
+// another device covers, but not one that a route without a device covers. So there packets are dropped as long as a
+// peer is reached by another device.
+func (s *Set) catchAll(union *dataplane.State) {
+	network := s.network().V6.Network
+	whole, isWhole := wholeRoute(union, network)
+	if !isWhole {
+		return
+	}
+	for _, r := range union.Routes.All {
+		if r.Via.IsValid() && r.Link != whole.Link && cidr.Contains(network, r.Dst) {
+			union.AddRoute(dataplane.Route{
+				RouteKey: whole.RouteKey, Kind: dataplane.Blackhole, Protocol: dataplane.Protocol,
+			})
+			return
 		}
 	}
 }

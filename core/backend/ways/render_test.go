@@ -61,6 +61,40 @@ func TestRoutesByTheChosenWays(t *testing.T) {
 	}
 }
 
+// While a way encrypts, a route for the whole network keeps packets to other subnets from leaving in the clear. In
+// IPv6 it leads nowhere as long as a peer is reached by another device.
+func TestCatchAll(t *testing.T) {
+	behind := record(2, "vxlan", vtep(1, 2), lease.Ways{})
+	ahead := record(3, "wireguard", wgPort(51820), lease.Ways{})
+	ahead.Attrs.BackendV6Data = json.RawMessage(wgPort(51821))
+	for _, c := range []struct {
+		what    string
+		present string
+		former  string
+		ending  []string
+		peers   []*lease.Lease
+		v4, v6  string
+	}{
+		{"one is behind", wireguard, vxlan, nil, []*lease.Lease{ahead, behind}, "flannel-wg", ""},
+		{"all have followed", wireguard, vxlan, nil, []*lease.Lease{ahead}, "flannel-wg", "flannel-wg-v6"},
+		{"a change from wireguard", vxlan, wireguard, nil, []*lease.Lease{ahead}, "flannel-wg", "flannel-wg-v6"},
+		{"one has left wireguard", vxlan, wireguard, nil, []*lease.Lease{ahead, behind}, "flannel-wg", ""},
+		{"the end of wireguard", vxlan, wireguard, []string{wireguard}, []*lease.Lease{behind}, "none", "none"},
+	} {
+		s := opened(t, true, c.present, c.former).Ending(setOf(c.ending))
+		state, problems := s.Render(environment(s), self(), c.peers)
+		for f, want := range map[cidr.Family]string{cidr.V4: c.v4, cidr.V6: c.v6} {
+			r, ok := state.Routes.Get(dataplane.RouteKey{Dst: s.network().Of(f).Network})
+			if !ok {
+				r.Link = "none"
+			}
+			if r.Link != want || ok && (r.Kind == dataplane.Blackhole) != (want == "") || len(problems) > 0 {
+				t.Errorf("%s: %s %s, want %q; %v", c.what, f, r, want, problems)
+			}
+		}
+	}
+}
+
 // Peers with which keys are not yet exchanged are greeted, those with an interval of their own are not.
 func TestGreeting(t *testing.T) {
 	for options, want := range map[string]uint16{
@@ -218,39 +252,33 @@ func TestFaces(t *testing.T) {
 	}
 }
 
-// The routes by a way that has one for the whole network are one for each peer.
+// By a way that has a route for the whole network, each peer has one of its own beside it.
 func TestWholeRoute(t *testing.T) {
 	s := opened(t, false, wireguard, vxlan)
-	key := dataplane.PublicKey{1}
-	met := s.Meeting(map[dataplane.WGPeerKey]bool{{Link: "flannel-wg", Public: key}: true})
-	state, _ := met.Render(environment(s), self(), []*lease.Lease{changed(9, key)})
-	if got, want := routes(state), []string{"route 10.5.9.0/24 dev flannel-wg scope 253"}; !slices.Equal(got, want) {
+	state, _ := s.Render(environment(s), self(), []*lease.Lease{changed(9, dataplane.PublicKey{1})})
+	want := []string{"route 10.5.0.0/16 dev flannel-wg scope 253", "route 10.5.9.0/24 dev flannel-wg scope 253"}
+	if got := routes(state); !slices.Equal(got, want) {
 		t.Errorf("routes %s, want %s", got, want)
 	}
+	plain := opened(t, false, udp, vxlan)
+	state, _ = plain.Render(environment(plain), self(), []*lease.Lease{record(9, "", "", lease.Ways{})})
 	if _, ok := wholeRoute(state, s.network().Of(cidr.V4).Network); ok {
-		t.Error("the route for the whole network is left")
+		t.Error("udp keeps its route for the whole network beside vxlan")
 	}
 }
 
-// A former way is in use while this node sends by it, or a peer may.
+// The uses of former ways name the peers to which this node sends by them.
 func TestUses(t *testing.T) {
 	s := opened(t, true, hostGW, vxlan7, wireguard)
-	unused := formerly(vxlan7)
-	unused.Unused = true
 	sends := record(2, "vxlan", vtep(7, 2), lease.Ways{})
-	mayUse := record(3, "host-gw", "", lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}})
-	done := record(4, "host-gw", "", lease.Ways{Former: []lease.FormerWay{unused}})
+	followed := record(3, "host-gw", "", lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}})
 	replaced := record(5, "vxlan", vtep(1, 5), lease.Ways{}) // taken for one of vxlan7, which it does not offer
-	uses := s.Uses(environment(s), self(), []*lease.Lease{sends, mayUse, done, replaced})
+	uses := s.Uses(environment(s), self(), []*lease.Lease{sends, followed, replaced})
 	if len(uses) != 2 || uses[0].ID != vxlan7 || uses[1].ID != wireguard {
 		t.Fatalf("uses %v", uses)
 	}
-	if !slices.Equal(uses[0].Sends, []lease.Key{sends.Key, replaced.Key}) ||
-		!slices.Equal(uses[0].Keeps, []lease.Key{sends.Key, mayUse.Key, replaced.Key}) {
-		t.Errorf("vxlan: %v", uses[0])
-	}
-	if len(uses[1].Sends)+len(uses[1].Keeps) > 0 {
-		t.Errorf("wireguard: %v", uses[1])
+	if !slices.Equal(uses[0].Sends, []lease.Key{sends.Key, replaced.Key}) || len(uses[1].Sends) > 0 {
+		t.Errorf("uses %v", uses)
 	}
 	if got := opened(t, true, hostGW).Uses(environment(s), self(), []*lease.Lease{sends}); got != nil {
 		t.Errorf("without a former way: %v", got)

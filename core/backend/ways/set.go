@@ -16,10 +16,12 @@ const mostFormer = 3
 
 // Set holds the ways of a node, the present one first. It is immutable.
 type Set struct {
-	ways []way
-	met  map[dataplane.WGPeerKey]bool // see [Set.Meeting]
-	left map[string]bool              // see [Set.Leaving]
-	idle map[string]bool              // see [Set.Idle]
+	ways   []way
+	ending map[string]bool // see [Set.Ending]
+	down   map[string]bool // see [Set.Down]
+	admits bool            // see [Set.Admitting]
+
+	preparing bool // see [Set.Preparing]
 
 	since  int64                      // see [Set.Since]
 	before map[lease.Key]*lease.Lease // likewise
@@ -103,21 +105,49 @@ func (s *Set) WithoutAsides() *Set {
 	return s
 }
 
-// Meeting returns the set for a node whose devices have exchanged keys with some peers.
-// While it has another way to a peer, a node does not send to it by a way that needs
-// such an exchange: the peer may not know the node's key yet, and may be stalled.
-func (s *Set) Meeting(met map[dataplane.WGPeerKey]bool) *Set {
+// Ending returns the set for a node that ends some former ways: it still receives by them. It sends by them
+// where it has no other way, unless they are plain and the present one encrypts.
+func (s *Set) Ending(ending map[string]bool) *Set {
 	next := *s
-	next.met = met
+	next.ending = ending
 	return &next
 }
 
-// Leaving returns the set for a node whose record says, or may say, that it sends by some
-// ways no more. A peer that has read this may have ended such a way, even if the record by
-// which this node knows the peer still offers it.
-func (s *Set) Leaving(left map[string]bool) *Set {
+// Down returns the set for a node whose host cannot carry packets by some ways: the kernel has refused their devices,
+// or nothing has their packet path yet. The node sends by another way where it has one.
+func (s *Set) Down(down map[string]bool) *Set {
 	next := *s
-	next.left = left
+	next.down = down
+	return &next
+}
+
+// Preparing returns the set for a node that announces its present way and does not use it yet. Peers exchange keys
+// with it meanwhile, so that no packet has to wait for that later.
+func (s *Set) Preparing(prepares bool) *Set {
+	next := *s
+	next.preparing = prepares
+	return &next
+}
+
+// Announces reports whether a record announces the present way.
+func (s *Set) Announces(a *lease.Attrs) bool {
+	return a.Ways.Next != nil && string(a.Ways.Next.Backend) == s.Present()
+}
+
+// Prepares reports whether the present way is one that needs an exchange of keys, and a plain former one carries
+// packets of the peers that know a record of the node meanwhile.
+func (s *Set) Prepares(a *lease.Attrs) bool {
+	_, exchanges := s.ways[0].backend.(backend.KeyExchanger)
+	return exchanges && !Offers(a, s.Present()) && slices.ContainsFunc(s.ways[1:], func(w way) bool {
+		return !w.spec.Encrypts && Offers(a, w.id)
+	})
+}
+
+// Admitting returns the set for a node that takes unencrypted packets from all peers by former ways, although its
+// present one encrypts: peers may not have read yet that it offers that.
+func (s *Set) Admitting(all bool) *Set {
+	next := *s
+	next.admits = all
 	return &next
 }
 
@@ -132,12 +162,20 @@ func (s *Set) Paths() []string {
 	return ids
 }
 
-// Idle returns the set for a node on which nothing carries the packets of some ways yet. While it has another way to
-// a peer, the node does not send to it by such a one: the kernel takes a route to a device that drops all.
-func (s *Set) Idle(idle map[string]bool) *Set {
-	next := *s
-	next.idle = idle
-	return &next
+// Encrypts reports whether the way with an identity encrypts packets.
+func (s *Set) Encrypts(id string) bool {
+	return slices.ContainsFunc(s.ways, func(w way) bool { return w.id == id && w.spec.Encrypts })
+}
+
+// encrypts reports whether the node sends packets by a way that encrypts.
+func (s *Set) encrypts() bool {
+	return slices.ContainsFunc(s.ways, func(w way) bool { return w.spec.Encrypts && !s.ending[w.id] && !s.down[w.id] })
+}
+
+// isGuarded reports whether a way is plain and the present one encrypts: it takes packets from some peers only.
+func (s *Set) isGuarded(i int) bool {
+	present := s.ways[0]
+	return i > 0 && !s.ways[i].spec.Encrypts && present.spec.Encrypts && !s.down[present.id]
 }
 
 // Since returns the set for a node whose present way is that of the config since a revision of
@@ -183,13 +221,10 @@ func (s *Set) Former() []string {
 	return ids
 }
 
-// FormerWith returns the identity of the former way that has a device which the present one does not have, or "".
-func (s *Set) FormerWith(device string) string {
-	for i, w := range s.ways {
+// Owner returns the identity of the way that a device belongs to, the present one first, or "".
+func (s *Set) Owner(device string) string {
+	for _, w := range s.ways {
 		if slices.Contains(w.backend.Extent().Links, device) {
-			if i == 0 {
-				return ""
-			}
 			return w.id
 		}
 	}
@@ -201,15 +236,6 @@ func (s *Set) Objects() []config.Backend {
 	var objects []config.Backend
 	for _, w := range s.ways {
 		objects = append(objects, w.network.Backend)
-	}
-	return objects
-}
-
-// Plain returns the Backend objects without secrets: see [backend.Spec.Plain].
-func (s *Set) Plain() []config.Backend {
-	var objects []config.Backend
-	for _, w := range s.ways {
-		objects = append(objects, w.spec.Plain(w.network.Backend))
 	}
 	return objects
 }

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/flanneld/flannel/core/backend"
@@ -60,18 +59,6 @@ func TestExtentOfAllWays(t *testing.T) {
 	}
 }
 
-// Plain leaves the secrets of all ways out.
-func TestPlain(t *testing.T) {
-	s := opened(t, false, `{"Type":"wireguard","PSK":"`+psk+`","ListenPort":51821}`, vxlan)
-	plain := s.Plain()
-	if len(plain) != 2 || plain[0].Type != "wireguard" || plain[1].Type != "vxlan" {
-		t.Fatalf("objects %v", plain)
-	}
-	if got := string(plain[0].Options); strings.Contains(got, psk) || !strings.Contains(got, "51821") {
-		t.Errorf("plain %s", got)
-	}
-}
-
 // What the backend of the present way may be asked for comes from it alone.
 func TestAskedOfThePresentWay(t *testing.T) {
 	for _, c := range []struct {
@@ -115,15 +102,14 @@ func TestReachOfAllWays(t *testing.T) {
 	}
 }
 
-// With and Without change the former ways, and keep what the node has met.
+// With and Without change the former ways, and keep their roles.
 func TestWithAndWithout(t *testing.T) {
-	met := map[dataplane.WGPeerKey]bool{{Link: "flannel-wg"}: true}
-	s := opened(t, false, hostGW).Meeting(met)
+	s := opened(t, false, hostGW).Ending(setOf([]string{vxlan}))
 	for _, text := range []string{vxlan, vxlan, `{"Type":"unheard-of"}`, `{"Type":"vxlan","VNI":0}`} {
 		s = s.With(object(text))
 	}
-	if !slices.Equal(s.Former(), []string{vxlan}) || len(s.met) != 1 {
-		t.Errorf("former ways %s, met %v", s.Former(), s.met)
+	if !slices.Equal(s.Former(), []string{vxlan}) || len(s.ending) != 1 {
+		t.Errorf("former ways %s, of which %v end", s.Former(), s.ending)
 	}
 	s = s.With(object(vxlan7)).With(object(udp))
 	full := s.With(object(wireguard))
@@ -131,8 +117,8 @@ func TestWithAndWithout(t *testing.T) {
 		t.Errorf("former ways %s, want three at most", full.Former())
 	}
 	s = s.Without(vxlan7)
-	if !slices.Equal(s.Former(), []string{vxlan, udp}) || len(s.met) != 1 {
-		t.Errorf("former ways %s, met %v", s.Former(), s.met)
+	if !slices.Equal(s.Former(), []string{vxlan, udp}) || len(s.ending) != 1 {
+		t.Errorf("former ways %s, of which %v end", s.Former(), s.ending)
 	}
 	if _, err := New(config.Network{Backend: object(`{"Type":"unheard-of"}`)}); err == nil {
 		t.Error("a network config with an unknown backend is opened")

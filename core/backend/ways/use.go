@@ -1,18 +1,20 @@
 package ways
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Use tells which peers keep a former way open.
+// Use tells which peers this node reaches by a former way.
 type Use struct {
 	ID    string
-	Sends []lease.Key // the peers to which this node sends by it
-	Keeps []lease.Key // the peers that may send to this node by it
+	Sends []lease.Key
 }
 
 // Uses returns the use of each former way, newest first. To a peer whose record the present
@@ -34,11 +36,45 @@ func (s *Set) Uses(env backend.Env, self backend.Self, peers []*lease.Lease) []U
 			if sends {
 				u.Sends = append(u.Sends, p.Key)
 			}
-			if _, inUse := s.offers(p, w.id); inUse || sends {
-				u.Keeps = append(u.Keeps, p.Key)
-			}
 		}
 		uses = append(uses, u)
 	}
 	return uses
+}
+
+// protocols are those of the outer headers of devices, by kind.
+var protocols = map[dataplane.LinkKind]uint8{dataplane.LinkVXLAN: 17, dataplane.LinkIPIP: 4}
+
+// Guards returns, by the family of their outer header, the unencrypted packets that only some peers may send to this
+// node: those for the kernel's devices of plain former ways beside a present one that encrypts, from peers that
+// have not followed. The packet path of udp judges senders itself.
+func (s *Set) Guards(peers []*lease.Lease) (guards [2][]firewall.Guard) {
+	for i, w := range s.ways {
+		proto := protocols[w.spec.DeviceKind]
+		if !s.isGuarded(i) || proto == 0 {
+			continue
+		}
+		var from [2][]netip.Addr
+		for _, p := range peers {
+			for _, f := range cidr.Families {
+				if ip := p.Attrs.IP(f); ip.IsValid() && s.hears(i, p) {
+					from[f] = append(from[f], ip)
+				}
+			}
+		}
+		ports := w.ports()
+		if len(ports) == 0 {
+			ports = []backend.UDPPort{{}}
+		}
+		for _, f := range cidr.Families {
+			if !w.carries(f) {
+				continue
+			}
+			slices.SortFunc(from[f], netip.Addr.Compare)
+			for _, port := range ports {
+				guards[f] = append(guards[f], firewall.Guard{Proto: proto, Port: port.Number, From: slices.Compact(from[f])})
+			}
+		}
+	}
+	return guards
 }

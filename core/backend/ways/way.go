@@ -55,6 +55,17 @@ func CheckFormerly(network config.Network) error {
 	return nil
 }
 
+// Identities returns the identities of the previous backends that a network config names.
+func Identities(network config.Network) []string {
+	var ids []string
+	for _, object := range network.Formerly {
+		if w, err := open(network, object); err == nil {
+			ids = append(ids, w.id)
+		}
+	}
+	return ids
+}
+
 // withOptionsOf returns a former Backend object with the present values of the options
 // on which nodes need not agree, if both have the same type. Two devices of one kind
 // may have to agree: VXLAN devices with one port must have the same extensions.
@@ -175,14 +186,18 @@ func (w way) publishedType() string {
 }
 
 // face returns the attributes with the way's own data alone, as a record for this way
-// has them. It returns false if the attributes do not offer the way.
+// has them. It returns false if the attributes do not have the way.
 func (w way) face(a *lease.Attrs) (lease.Attrs, bool) {
 	if identityOf(a) == w.id {
 		own := *a
 		own.Ways = lease.Ways{}
 		return own, true
 	}
-	for _, f := range a.Ways.Former {
+	others := a.Ways.Former
+	if a.Ways.Next != nil {
+		others = append(slices.Clip(others), *a.Ways.Next)
+	}
+	for _, f := range others {
 		if string(f.Backend) == w.id {
 			return lease.Attrs{
 				PublicIP: a.PublicIP, PublicIPv6: a.PublicIPv6, BackendType: w.publishedType(),

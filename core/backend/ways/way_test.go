@@ -185,10 +185,6 @@ func TestSince(t *testing.T) {
 		if got, ok := set.choose(plain, cidr.V4); got != c.want || !ok {
 			t.Errorf("written at %d, present way since %d: way %d (%t), want %d", c.written, c.since, got, ok, c.want)
 		}
-		uses := set.Uses(environment(s), self(), []*lease.Lease{plain})
-		if kept := len(uses[0].Keeps) > 0; kept != (c.want == 1) {
-			t.Errorf("written at %d, present way since %d: keeps the former way: %t", c.written, c.since, kept)
-		}
 	}
 	before := *plain
 	before.ModRevision = 9

@@ -35,7 +35,7 @@ const (
 func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "encrypted WireGuard tunnels", Carries: backend.EveryFamily, New: open,
-		SharesDevices: true, Shows: modeIn,
+		SharesDevices: true, Encrypts: true, Shows: modeIn,
 		Devices: []string{device, deviceV6}, DeviceKind: dataplane.LinkWireGuard,
 		OnCopy: "delete the key file of one of the two hosts, and restart flannel there",
 		Options: []backend.Option{

@@ -256,7 +256,8 @@ func (c *crossing) directed(words []string, i *Invariants) {
 }
 
 // keepsRecords are the operations on the store that leave all records as they are.
-var keepsRecords = []string{"stop", "start", "config", "merge", "firewall", "compact", "backup", "leaderless", "slow",
+var keepsRecords = []string{"stop", "start", "config", "merge", "end-change", "firewall", "compact", "backup",
+	"leaderless", "slow",
 	"lossy", "reserve", "unreserve", "stale", "events"}
 
 // part ends the judgement of a node's pairs.

@@ -393,17 +393,17 @@ func (n *Node) network() config.Network {
 	return n.all.config
 }
 
-// offeredBy reports whether a peer's record offers the backend of a config that the node keeps because its host
-// refuses a later one. The peers whose hosts began anew with the later config offer no former backend.
+// offeredBy reports whether a peer's record offers the backend of the config that the node has, where the node keeps
+// no other one: the operator has ended the change, or the host has several networks, or it refuses a later config. The
+// peers whose hosts began anew with such a config offer no former backend.
 func (n *Node) offeredBy(l *lease.Lease) bool {
-	if !n.refused {
-		return true
+	if !n.refused && n.all.about.Apart == nil && n.all.config.Formerly == nil {
+		return true // the node keeps former backends
 	}
 	network := n.network()
 	spec, _ := all.Find(network.Backend.Type)
 	id, err := spec.Identity(network.Backend, backend.FamiliesOf(network))
-	offered, _ := ways.Offers(&l.Attrs, id)
-	return err == nil && offered
+	return err == nil && ways.Offers(&l.Attrs, id)
 }
 
 // inForce reports whether a subnet is in the network of a config.

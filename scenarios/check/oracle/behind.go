@@ -37,6 +37,15 @@ func (d *Demand) splitRoutes(have *dataplane.State) []string {
 	return short
 }
 
+// acceptFormer takes the routes to peers from the demand while the backend changes, as far as the node reaches these
+// peers by another backend: it does so where the former one encrypts, and where the host cannot have the present one.
+func (d *Demand) acceptFormer(have *dataplane.State) {
+	d.want.Routes.DeleteFunc(func(k dataplane.RouteKey, r dataplane.Route) bool {
+		is, ok := have.Routes.Get(dataplane.RouteKey{Dst: k.Dst})
+		return ok && is.Link != r.Link && is.Kind == r.Kind && is.Protocol == dataplane.Protocol
+	})
+}
+
 // routed reports whether the host has a route to that very prefix by flannel, or by the kernel, whose route
 // the node must not replace.
 func routed(have *dataplane.State, prefix netip.Prefix) bool {

@@ -102,6 +102,7 @@ func (d Demand) Missing(have *dataplane.State) []string {
 	var short []string
 	if d.host.Changed {
 		short = d.splitRoutes(have)
+		d.acceptFormer(have)
 	}
 	short = append(short, d.Tables(have)...)
 	return slices.DeleteFunc(short, func(text string) bool { return strings.HasPrefix(text, leftOver) })
