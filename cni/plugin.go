@@ -169,7 +169,7 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 	return a.forget(path)
 }
 
-// delByPresent deletes an attachment whose kept delegate cannot be started by that of the present configuration, if that
+// delByPresent deletes an attachment whose kept delegate cannot be started by that of the present configuration, if it
 // is another one. An ADD with a delegate that the node lacks may have left it: without this, the sandbox would stay for
 // ever once the configuration is right. It returns the given error if the delegate is the same.
 func (p Plugin) delByPresent(c conf, kept map[string]any, err error) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -44,7 +45,7 @@ func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease
 			continue
 		}
 		p := Peer{Family: f, Key: l.Key, Subnet: subnet, IP: l.Attrs.IP(f), Lease: l}
-		if err := p.check(env, self, rng.Network); err != nil {
+		if err := p.check(env, self, rng); err != nil {
 			problems = append(problems, Problem{l.Key, err})
 			continue
 		}
@@ -54,8 +55,8 @@ func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease
 	return out, append(problems, overlapping...)
 }
 
-func (p Peer) check(env Env, self Self, network netip.Prefix) error {
-	own := self.Key.Of(p.Family)
+func (p Peer) check(env Env, self Self, rng config.Range) error {
+	own, network := self.Key.Of(p.Family), rng.Network
 	switch {
 	case !cidr.Contains(network, p.Subnet):
 		return fmt.Errorf("subnet %s is outside the network %s", p.Subnet, network)
@@ -67,7 +68,7 @@ func (p Peer) check(env Env, self Self, network netip.Prefix) error {
 		return fmt.Errorf("public address %s is not a unicast address", p.IP)
 	case p.IP == env.Uplink.Public(p.Family) || p.IP == env.Uplink.Addr(p.Family):
 		return fmt.Errorf("public address %s is our own", p.IP)
-	case network.Contains(p.IP): // its tunnel would lead into itself
+	case rng.Holds(p.IP): // its tunnel would lead into itself
 		return fmt.Errorf("public address %s is inside the network %s: the node took a device of pods or of flannel for "+
 			"its uplink, and must publish another address", p.IP, network)
 	}

@@ -28,6 +28,16 @@ type Range struct {
 // Enabled reports whether the family is on.
 func (r Range) Enabled() bool { return r.Network.IsValid() }
 
+// Holds reports whether an address can belong to a node's subnet. Without Min and Max the whole network may: another
+// program assigns the subnets.
+func (r Range) Holds(a netip.Addr) bool {
+	if !r.Network.Contains(a) || r.SubnetLen == 0 {
+		return r.Network.Contains(a)
+	}
+	last := cidr.Last(netip.PrefixFrom(r.Max, r.SubnetLen))
+	return !a.Less(r.Min) && !last.Less(a)
+}
+
 // Of returns the range of one family.
 func (n Network) Of(f cidr.Family) Range {
 	return cidr.Pick(f, n.V4, n.V6)

@@ -224,6 +224,28 @@ func TestFormerly(t *testing.T) {
 	}
 }
 
+// Holds tells the range of the subnets from the rest of the network.
+func TestHolds(t *testing.T) {
+	const ranged = `{"Network":"10.0.0.0/8","SubnetLen":20,"SubnetMin":"10.10.0.0","SubnetMax":"10.99.0.0"}`
+	for _, c := range []struct {
+		text, addr string
+		parse      func([]byte) (Network, error)
+		want       bool
+	}{
+		{ranged, "10.10.0.1", Parse, true}, {ranged, "10.99.15.255", Parse, true},
+		{ranged, "10.9.255.255", Parse, false}, {ranged, "10.99.16.0", Parse, false}, {ranged, "11.0.0.1", Parse, false},
+		{ranged, "10.240.0.1", ParseAssigned, true}, {ranged, "11.0.0.1", ParseAssigned, false},
+	} {
+		n, err := c.parse([]byte(c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.V4.Holds(netip.MustParseAddr(c.addr)); got != c.want {
+			t.Errorf("%s: %v, want %v", c.addr, got, c.want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"},"Formerly":[{"Type":"vxlan","VNI":7}]}`))
 	f.Add([]byte(`{"Network":"10.5.0.0/16","SubnetLen":26,"SubnetMin":"10.5.1.0","SubnetMax":"10.5.9.0"}`))

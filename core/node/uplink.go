@@ -93,7 +93,8 @@ func (n *Node) ownOnHost() uplink.Own {
 func (n *Node) refusePublished(up uplink.Uplink) error {
 	for _, f := range cidr.Families {
 		for _, network := range slices.Concat(owned(n.network.config), n.host.networks, n.store.view.Beside.Apart()) {
-			if a := up.Public(f); a.IsValid() && network.Contains(a) {
+			r, a := n.network.config.Of(f), up.Public(f)
+			if a.IsValid() && network.Contains(a) && (network != r.Network || r.Holds(a)) {
 				return fmt.Errorf("the address to publish, %s, is inside the network %s, and no peer reaches it", a, network)
 			}
 		}

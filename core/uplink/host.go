@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/driver"
 )
 
@@ -15,6 +16,7 @@ import (
 type host struct {
 	facts    driver.HostFacts
 	own      Own
+	network  config.Network
 	families []cidr.Family // of the network
 	used     Uplink        // the one in use; zero: none
 

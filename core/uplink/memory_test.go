@@ -315,3 +315,25 @@ func TestSeveralHops(t *testing.T) {
 	l.memory = Memory{}
 	l.choose(0, "eth0 192.168.1.1")
 }
+
+// Hosts may have addresses in the network beside the range of the subnets, as in upstream's example.
+func TestHostsBesideTheSubnets(t *testing.T) {
+	network := config.Network{V4: config.Range{Network: netip.MustParsePrefix("10.0.0.0/8"), SubnetLen: 20,
+		Min: netip.MustParseAddr("10.10.0.0"), Max: netip.MustParseAddr("10.99.0.0")}}
+	for addr, want := range map[string]string{
+		"10.240.0.5/16": "eth0 10.240.0.5",
+		"10.10.0.5/16": "no usable interface: --iface \"eth0\": interface eth0 has no usable IPv4 address: 10.10.0.5 is " +
+			"inside the network 10.0.0.0/8",
+	} {
+		facts := driver.HostFacts{Links: []driver.Link{{Index: 2, Name: "eth0", MTU: 1500, Up: true,
+			Addrs: []driver.LinkAddr{permanent(addr)}}}}
+		u, err := Select(Options{Ifaces: []string{"eth0"}}, network, Host{Facts: facts})
+		got := describe(u)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", addr, got, want)
+		}
+	}
+}
