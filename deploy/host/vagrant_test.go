@@ -183,7 +183,13 @@ func TestSystemdVagrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll("/etc/systemd/system/flanneld.service.d") })
-	makeCertificate(t, "/tmp", "192.168.64.1")
+	dir, err := os.MkdirTemp("/var/tmp", "etcd") // the host has a /tmp of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	makeCertificate(t, dir, "192.168.64.1")
+	h.must("cp", dir+"/etcd.pem", dir+"/etcd-key.pem", "/tmp")
 	h.must("env", "PATH=/usr/local/bin:"+os.Getenv("PATH"), "SETTINGS=FLANNELD_IFACE=192.168.64.1 "+
 		"FLANNELD_ETCD_ENDPOINTS=https://192.168.64.1:2379 FLANNELD_ETCD_CERTFILE=/etc/flannel/etcd.pem "+
 		"FLANNELD_ETCD_KEYFILE=/etc/flannel/etcd-key.pem FLANNELD_ETCD_CAFILE=/etc/flannel/etcd.pem "+
