@@ -36,7 +36,10 @@ type Backend interface {
 
 // NotYet is an error of Attrs that ends by itself or when the operator acts, such as
 // a key that cannot be read. The node waits, and reports the error.
-type NotYet struct{ Err error }
+type NotYet struct {
+	Err  error
+	Soon bool // the first look at the host ends it: its report is no warning
+}
 
 // Error implements error.
 func (e NotYet) Error() string { return e.Err.Error() }

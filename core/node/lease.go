@@ -180,7 +180,7 @@ func (n *Node) noAttrs(err error) {
 	l := &n.lease
 	var wait backend.NotYet
 	waits := errors.As(err, &wait)
-	if waits {
+	if waits && !wait.Soon {
 		n.once(Warning, "no-attributes", err.Error())
 	}
 	switch {

@@ -2,6 +2,7 @@ package wireguard
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -131,7 +132,7 @@ func (b *Backend) Attrs(
 	case key.Err != "":
 		return lease.Attrs{}, backend.NotYet{Err: fmt.Errorf("the node's WireGuard key: %s", key.Err)}
 	case key.Public.IsZero():
-		return lease.Attrs{}, backend.NotYet{Err: fmt.Errorf("the node's WireGuard key is not known yet")}
+		return lease.Attrs{}, backend.NotYet{Err: errors.New("the node's WireGuard key is not known yet"), Soon: true}
 	}
 	a := lease.Attrs{PublicIP: env.Uplink.PublicIP, PublicIPv6: env.Uplink.PublicIPv6, BackendType: Type}
 	for _, t := range b.tunnels {

@@ -13,6 +13,28 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
+// A node that begins with WireGuard, at its start or in a change of the backend, knows its key from its next look at
+// the host. That is no reason for a warning.
+func TestNoWarningBeforeTheKeyIsRead(t *testing.T) {
+	var out strings.Builder
+	c := newCluster(t, 7, 2, func(o *Options) { o.OnLog = func(line string) { fmt.Fprintln(&out, line) } })
+	for _, backend := range []string{"wireguard", "vxlan", "wireguard"} {
+		must(t, c.store.Put("config", `{"Network":"10.5.0.0/16","Backend":{"Type":"`+backend+`"},"Formerly":[]}`, 0))
+		if out.Len() == 0 {
+			c.start()
+		}
+		c.Run(2 * time.Minute)
+	}
+	if strings.Contains(out.String(), "no-attributes") {
+		t.Errorf("a node warns before it has looked for its key:\n%s", out.String())
+	}
+	for _, d := range c.daemons {
+		if s := d.Status(); !s.Ready || s.Backend != "wireguard" {
+			t.Errorf("ready %v with %s", s.Ready, s.Backend)
+		}
+	}
+}
+
 // TestKeysStayInside runs a cluster with WireGuard and a pre-shared key through a
 // time without the private keys, and searches all output of the run for both.
 func TestKeysStayInside(t *testing.T) {
