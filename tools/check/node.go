@@ -16,10 +16,12 @@ func (f *Facts) node() []Finding {
 	if s == nil || len(s.Reasons) == 0 {
 		return nil
 	}
+	text := "flanneld says that this node is not ready: " + strings.Join(s.Reasons, "; ")
 	advice := status.Advise(*s)
-	return []Finding{{Level: Failure, Topic: "node", Remedy: advice.Command,
-		Text: fmt.Sprintf("flanneld says that this node is not ready: %s. What to do: %s",
-			strings.Join(s.Reasons, "; "), advice.Text)}}
+	if advice == status.Check {
+		return []Finding{{Level: Failure, Topic: "node", Text: text, Remedy: "flannelctl status"}}
+	}
+	return []Finding{{Level: Failure, Topic: "node", Text: text + ". What to do: " + advice.Text, Remedy: advice.Command}}
 }
 
 // refused judges the peers that this node does not serve. A peer of another backend has

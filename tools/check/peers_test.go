@@ -176,6 +176,14 @@ func TestNodeAndRefusedPeers(t *testing.T) {
 	if d := cmp.Diff(want, told(f.node(), nil)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+	// Advice to run this very command is none.
+	f.Status.Synced, f.Status.Reasons = true, []string{"the host forwards no IPv4 packet"}
+	f.Status.Uplink.Link, f.Status.Subnet = "eth0", f.Peers[0].Subnet
+	const wantBare = "failure node: flanneld says that this node is not ready: the host forwards no IPv4 packet " +
+		"# flannelctl status\n"
+	if d := cmp.Diff(wantBare, told(f.node(), nil)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
 	const wantPeers = "warning backend: this node runs \"vxlan\" and does not serve 192.168.64.2, 192.168.64.4, of the " +
 		"backend \"host-gw\": that node has another network config, or a release that has not followed it. " +
 		"Restart its flanneld, with " +

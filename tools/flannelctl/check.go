@@ -70,10 +70,8 @@ func (f *checkFlags) report(ctx context.Context, named bool) (*check.Report, err
 		return nil, err
 	}
 	s.Config = config
-	endpoint := f.datastore.etcd.URLs()[0]
-	local := strings.HasPrefix(endpoint, "unix") // so it has the clock of this host
-	if named && !local && !f.datastore.kube.On && f.datastore.servers.Servers == "" {
-		s.Time = func(ctx context.Context) (time.Time, error) { return timeAt(ctx, endpoint) }
+	if named {
+		s.Time = f.clock()
 	}
 	// A lane that cannot be opened is one of the findings.
 	if host, err := linux.New(ctx, nil); err == nil {
@@ -121,6 +119,17 @@ func (f *checkFlags) readConfig(ctx context.Context, named bool) ([]byte, error)
 		}
 	}
 	return nil, nil
+}
+
+// clock returns what asks etcd for its time; nil: nothing does. A socket has the clock of this host, and an etcd with TLS
+// may demand a certificate.
+func (f *checkFlags) clock() func(context.Context) (time.Time, error) {
+	endpoint := f.datastore.etcd.URLs()[0]
+	plain := strings.HasPrefix(endpoint, "http://")
+	if !plain || f.datastore.kube.On || f.datastore.servers.Servers != "" {
+		return nil
+	}
+	return func(ctx context.Context) (time.Time, error) { return timeAt(ctx, endpoint) }
 }
 
 // timeAt asks a server for its time.

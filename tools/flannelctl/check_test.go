@@ -36,3 +36,19 @@ func TestTimeOfTheDatastore(t *testing.T) {
 		t.Errorf("without a server: %s, %v", got, err)
 	}
 }
+
+// Only an etcd over HTTP is asked for its time: over TLS the question would fail where etcd itself answers, for lack of
+// the authority and the certificate.
+func TestWhoseClock(t *testing.T) {
+	for endpoints, want := range map[string]bool{
+		"http://127.0.0.1:4001,http://127.0.0.1:2379": true,
+		"https://192.168.64.1:2379":                   false,
+		"unix:///var/lib/flannel/etcd/client.sock":    false,
+	} {
+		f := checkFlags{}
+		f.datastore.etcd.Endpoints = endpoints
+		if got := f.clock() != nil; got != want {
+			t.Errorf("%s: asked for its time: %v, want %v", endpoints, got, want)
+		}
+	}
+}

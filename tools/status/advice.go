@@ -30,6 +30,9 @@ var faults = map[lease.Fault]Advice{
 		"ClusterRole of the manifest", "etcdctl role grant-permission ROLE readwrite --prefix=true /coreos.com/network/"},
 }
 
+// Check is the advice where nothing more is known.
+var Check = Advice{"look for the cause on this host", "flannelctl check"}
+
 // Advise returns the advice for the most basic reason why a node is not ready; the zero
 // value for a node that is ready.
 func Advise(s node.Status) Advice {
@@ -54,5 +57,5 @@ func Advise(s node.Status) Advice {
 	case !lanes:
 		return Advice{"see which objects the host refuses, or another program changes", "flannelctl diff"}
 	}
-	return Advice{"look for the cause on this host", "flannelctl check"}
+	return Check
 }
