@@ -67,7 +67,7 @@ func Choose(opts Options, network config.Network, on Host, m Memory, now time.Ti
 	if gone == nil {
 		d.Used, d.Beside = used, h.addresses(used.Link)
 	} else {
-		d.Trouble = fmt.Errorf("%w; keeping it", gone)
+		d.Trouble = fmt.Errorf("%w; the node keeps using it", gone)
 	}
 	to, patience, why := h.better(d.Memory, gone, fresh, err == nil, place < was)
 	if to.Link == "" {
@@ -80,7 +80,8 @@ func Choose(opts Options, network config.Network, on Host, m Memory, now time.Ti
 	if now.Sub(d.Since) < patience {
 		d.At = d.Since.Add(patience)
 		if gone != nil {
-			d.Trouble = fmt.Errorf("%w; keeping it, unless %s stays the better choice for %s", gone, describe(to), patience)
+			d.Trouble = fmt.Errorf("%w; the node keeps using it, unless %s stays the better choice for %s",
+				gone, describe(to), patience)
 		}
 		return d
 	}

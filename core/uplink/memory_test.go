@@ -95,7 +95,8 @@ func TestGoneAddress(t *testing.T) {
 	addrs := l.link("eth0").Addrs
 	l.link("eth0").Addrs = nil
 	l.choose(time.Second, "eth0 192.168.1.1")
-	l.trouble("interface eth0 has lost 192.168.1.1; keeping it, unless eth1 172.16.0.1 stays the better choice for 5m0s")
+	l.trouble("interface eth0 has lost 192.168.1.1; the node keeps using it, " +
+		"unless eth1 172.16.0.1 stays the better choice for 5m0s")
 	if want := l.now.Add(Patience); !l.last.At.Equal(want) {
 		t.Errorf("chooses again at %s, want %s", l.last.At, want)
 	}
@@ -252,7 +253,7 @@ func TestDuplicateAddresses(t *testing.T) {
 	l.choose(time.Second, "eth0 fd00:1::3")
 	l.link("eth0").Addrs[1].Duplicate = true
 	l.choose(time.Second, "eth0 fd00:1::3")
-	l.trouble("fd00:1::3 is a duplicate: another host has it; keeping it")
+	l.trouble("fd00:1::3 is a duplicate: another host has it; the node keeps using it")
 }
 
 // A former run of an older version may have taken a device of the overlay: that is not kept.

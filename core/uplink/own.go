@@ -56,8 +56,9 @@ func (h host) ofPods(l driver.Link) string {
 	return ""
 }
 
-// overlay returns the network of the overlay that has an address. An address of the config's network beside the range of
-// the subnets is none: hosts may have addresses there, as in upstream's example of 10.0.0.0/8 with SubnetMin and SubnetMax.
+// overlay returns the network of the overlay that has an address. An address of the config's network beside the range
+// of the subnets is none: hosts may have addresses there, as in upstream's example of 10.0.0.0/8 with SubnetMin and
+// SubnetMax.
 func (h host) overlay(a netip.Addr) (netip.Prefix, bool) {
 	i := slices.IndexFunc(h.own.Networks, func(p netip.Prefix) bool {
 		r := h.network.Of(cidr.FamilyOf(p.Addr()))

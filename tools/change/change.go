@@ -98,7 +98,7 @@ func (r *Report) Text(p *output.Page) {
 	case r.Formerly == nil:
 		formerly = "not in the config: each node keeps its own previous backend for a while"
 	case len(r.Formerly) == 0:
-		formerly = "none: no node keeps a previous backend"
+		formerly = "none: the nodes give up the previous backends"
 	}
 	rows := [][]output.Cell{output.Row("backend:", r.Backend), output.Row("formerly:", formerly)}
 	followed := fmt.Sprintf("%d of %d nodes", r.Followed, len(r.Nodes))

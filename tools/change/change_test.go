@@ -49,7 +49,8 @@ func TestReport(t *testing.T) {
 				"waits for:  10.5.1.0-24 of 192.168.64.1 offers {\"Type\":\"vxlan\"}\n"},
 		{"all have followed", `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"},"Formerly":[]}`,
 			[][2]string{{"10.5.2.0-24", newRecord}}, true,
-			"backend:   {\"Type\":\"host-gw\"}\nformerly:  none: no node keeps a previous backend\nfollowed:  1 of 1 nodes\n"},
+			"backend:   {\"Type\":\"host-gw\"}\nformerly:  none: the nodes give up the previous backends\n" +
+				"followed:  1 of 1 nodes\n"},
 		{"another VNI", `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`,
 			[][2]string{{"10.5.1.0-24", oldRecord}}, false,
 			"backend:    {\"Type\":\"vxlan\",\"VNI\":2}\n" +

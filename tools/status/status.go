@@ -206,7 +206,7 @@ func (r Result) probes() output.Cell {
 		what    string
 	}{
 		{probe.Well, "well"}, {probe.Unreachable, "unreachable"}, {probe.SizeLost, "lose large packets"},
-		{probe.TCPLost, "lose TCP"}, {probe.ICMPLost, "lose ICMP"}, {probe.Unknown, "not probed yet"},
+		{probe.TCPLost, "lose TCP"}, {probe.ICMPLost, "lose ICMP"}, {probe.Unknown, "to be probed"},
 	} {
 		if number := r.Probes.By[f.finding]; number > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", number, f.what))

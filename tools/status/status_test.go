@@ -189,7 +189,7 @@ func TestProbes(t *testing.T) {
 	got := text(t, r, output.Table)
 	for _, line := range []string{
 		"\nprobes         2 well, 1 unreachable, 1 lose large packets, 1 lose TCP, 1 lose\n" +
-			"               ICMP, 3 not probed yet\n",
+			"               ICMP, 3 to be probed\n",
 		"\nfault          10.5.9.0/24 does not answer at 10.5.9.0\n",
 	} {
 		if !strings.Contains(got, line) {
