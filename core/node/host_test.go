@@ -375,7 +375,10 @@ func TestConfigChange(t *testing.T) {
 	}
 	w.rev++
 	w.snap.Revision, w.snap.Config = w.rev,
-		lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2},"Formerly":[]}`), Revision: w.rev}
+		lease.Document{
+			Data:     []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2},"Formerly":[]}`),
+			Revision: w.rev,
+		}
 	for range 2 { // the move to another subnet
 		w.tell()
 		w.pass(5 * time.Second)

@@ -167,7 +167,10 @@ type role struct {
 }
 
 func (r role) equal(o role) bool {
-	return r.admits == o.admits && r.preparing == o.preparing && maps.Equal(r.ending, o.ending) && maps.Equal(r.down, o.down)
+	return r.admits == o.admits &&
+		r.preparing == o.preparing &&
+		maps.Equal(r.ending, o.ending) &&
+		maps.Equal(r.down, o.down)
 }
 
 // roles finds out which ways end and which the host cannot use now.

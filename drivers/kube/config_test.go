@@ -76,7 +76,8 @@ var _ = Describe("the network config in a mounted ConfigMap", func() {
 	It("stays as it is if the new one leaves out the node's own subnet", func() {
 		s := begin(vxlanConfig)
 		file.set(`{"Network":"10.24.0.0/16","Backend":{"Type":"vxlan"}}`)
-		Eventually(log.lines).Should(ContainElement(ContainSubstring("does not contain the pod CIDR 10.244.1.0-24 of this node")))
+		const complaint = "does not contain the pod CIDR 10.244.1.0-24 of this node"
+		Eventually(log.lines).Should(ContainElement(ContainSubstring(complaint)))
 		Expect(config(s)()).To(Equal(vxlanConfig))
 		Expect(keys(s)()).To(Equal([]string{"10.244.2.0-24"}))
 		file.set(hostgwConfig)

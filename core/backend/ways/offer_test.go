@@ -49,7 +49,8 @@ func TestIdentityOfARecord(t *testing.T) {
 // A record offers its own way and those that it names as former ones, not one that it announces.
 func TestOffers(t *testing.T) {
 	next := formerly(udp)
-	l := record(2, "vxlan", vtep(7, 2), lease.Ways{Former: []lease.FormerWay{formerly(vxlan), formerly(hostGW)}, Next: &next})
+	l := record(2, "vxlan", vtep(7, 2),
+		lease.Ways{Former: []lease.FormerWay{formerly(vxlan), formerly(hostGW)}, Next: &next})
 	for id, want := range map[string]bool{vxlan7: true, vxlan: true, hostGW: true, udp: false, wireguard: false} {
 		if got := Offers(&l.Attrs, id); got != want {
 			t.Errorf("%s: offered %t, want %t", id, got, want)
@@ -230,7 +231,10 @@ func TestNamed(t *testing.T) {
 func TestPlainWaysHearThoseBehind(t *testing.T) {
 	s := opened(t, false, wireguard, vxlan, udp, `{"Type":"ipip"}`)
 	behind := record(2, "vxlan", vtep(1, 2), lease.Ways{})
-	ahead := record(3, "wireguard", wgPort(51820), lease.Ways{Present: json.RawMessage(wireguard), Former: []lease.FormerWay{formerly(vxlan), formerly(udp)}})
+	ahead := record(3, "wireguard", wgPort(51820), lease.Ways{
+		Present: json.RawMessage(wireguard),
+		Former:  []lease.FormerWay{formerly(vxlan), formerly(udp)},
+	})
 	for i, want := range [][2]bool{{false, true}, {true, false}, {true, false}, {false, false}} {
 		if got := [2]bool{s.hears(i, behind), s.hears(i, ahead)}; got != want {
 			t.Errorf("%s hears the one behind %t, the other %t; want %t", s.ways[i].id, got[0], got[1], want)
