@@ -390,6 +390,7 @@ func (n *Node) guards() (by [2][]firewall.Guard) {
 	return n.use().guards
 }
 
+// use returns the uses of the former ways, computed again only if an input has changed.
 func (n *Node) use() *wayUse {
 	u, s := &n.network.use, &n.store
 	want := n.host.want.state

@@ -60,8 +60,9 @@ func (a *app) runChange(ctx context.Context, d *datastore, o *changeOptions) err
 		return a.printFound(r)
 	}
 	if !r.Done() && !o.force {
-		return errors.Join(a.Print(r), fmt.Errorf("not ended, since these nodes have not followed: %s; start them, delete "+
-			"the records of hosts that are gone (flannelctl leases release), or use --force", strings.Join(r.Waiting(), ", ")))
+		return errors.Join(a.Print(r), fmt.Errorf("not ended, since these nodes have not followed: %s; wait with --wait, "+
+			"start those that are down, delete the records of hosts that are gone (flannelctl leases release), or use "+
+			"--force", strings.Join(r.Waiting(), ", ")))
 	}
 	snap, store, err := d.changeable(ctx)
 	if err != nil {

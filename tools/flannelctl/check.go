@@ -121,8 +121,8 @@ func (f *checkFlags) readConfig(ctx context.Context, named bool) ([]byte, error)
 	return nil, nil
 }
 
-// clock returns what asks etcd for its time; nil: nothing does. A socket has the clock of this host, and an etcd with TLS
-// may demand a certificate.
+// clock returns what asks etcd for its time; nil: nothing does. A socket has the clock of this host, and an etcd with
+// TLS may demand a certificate.
 func (f *checkFlags) clock() func(context.Context) (time.Time, error) {
 	endpoint := f.datastore.etcd.URLs()[0]
 	plain := strings.HasPrefix(endpoint, "http://")

@@ -118,8 +118,8 @@ type stored string
 func (s stored) Text(p *Page)                 { p.Document([]byte(s)) }
 func (s stored) MarshalJSON() ([]byte, error) { return []byte(s), nil }
 
-// TestHostileDocument shows a document to a terminal, and writes it to a file as it is. As JSON it has JSON's escapes in
-// both.
+// TestHostileDocument shows a document to a terminal, and writes it to a file as it is. As JSON it has JSON's escapes
+// in both.
 func TestHostileDocument(t *testing.T) {
 	const hostile = "{\n\t\"a\": \"\u009b2J\u202e\x7f\"\n}"
 	const shown = "{\n\t\"a\": \"\\u009b2J\\u202e\\x7f\"\n}\n"
