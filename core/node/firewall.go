@@ -86,22 +86,6 @@ func (p firewallPart) follow() bool {
 	return true
 }
 
-// guardsInForce reports whether the host's packet filter, as last read, holds all guards of the moment, so
-// that an unencrypted device may be open. The addresses that it admits may be those of a moment ago.
-func (n *Node) guardsInForce() bool {
-	guards := n.guards()
-	for _, f := range cidr.Families {
-		network := n.network.config.Of(f).Network
-		switch {
-		case len(guards[f]) == 0:
-			continue
-		case n.firewall.have == nil, !firewall.InForce(n.firewall.have, f, network, guards[f]):
-			return false
-		}
-	}
-	return true
-}
-
 // apart returns the address space of the other networks of the host. Until the datastore tells, it is
 // that of the last run: a start while the datastore is away must not open the way between networks.
 func (n *Node) apart() []netip.Prefix {

@@ -75,25 +75,79 @@ func TestGuardsAreKept(t *testing.T) {
 	}
 }
 
-// TestGuardsThatCannotBe: a host that cannot hold the guard says so in a note.
+// harms are the ways in which a host cannot hold a guard, with what the node says of each.
+var harms = map[string]struct {
+	harm func(*fakeFirewall)
+	note string
+}{
+	"no tool": {func(f *fakeFirewall) { f.facts.Tools = [2]driver.Tools{} },
+		"no packet filter keeps IPv4 packets of udp 8472 from other hosts than peers: IPv4: neither iptables nor nft can " +
+			"be used: ; ; install one of them"},
+	"no right": {func(f *fakeFirewall) {
+		f.refuse = func(dataplane.Op) error { return errors.New("operation not permitted") }
+	}, "operation not permitted"},
+}
+
+// TestGuardsThatCannotBe: a host that cannot hold the guard says so in a note, and ends the unencrypted device within
+// a minute. A new node does not open it.
 func TestGuardsThatCannotBe(t *testing.T) {
-	denied := errors.New("operation not permitted")
-	for name, c := range map[string]struct {
-		harm func(*fakeFirewall)
-		note string
-	}{
-		"no tool": {func(f *fakeFirewall) { f.facts.Tools = [2]driver.Tools{} },
-			"no packet filter keeps IPv4 packets of udp 8472 from other hosts than peers"},
-		"no right": {func(f *fakeFirewall) { f.refuse = func(dataplane.Op) error { return denied } },
-			"operation not permitted"},
-	} {
+	for name, c := range harms {
 		t.Run(name, func(t *testing.T) {
 			w := guarding(t, func(*Options) {}, c.harm)
-			w.guardIs(t, "", false)
+			w.pass(20 * time.Second)
+			w.wantDevice("a minute later", false)
+			w.wantReady()
+			w.wantOffered("a minute later", false)
+			if log := w.logged("backend-given-up"); len(log) != 1 || !strings.Contains(log[0], c.note) {
+				t.Errorf("log %q", log)
+			}
+			if w.n.change() != nil {
+				t.Errorf("the change goes on: %+v", w.n.change())
+			}
+		})
+		t.Run(name+", new node", func(t *testing.T) {
+			w := newWorld(t, strings.TrimSuffix(wireguardConfig, "}")+`,"Formerly":[{"Type":"vxlan"}]}`)
+			w.firewall.bothFlavours()
+			c.harm(&w.firewall)
+			joins(w)
+			w.wantDevice("before the guard", false)
 			said := func(note string) bool { return strings.Contains(note, c.note) }
 			if notes := w.status().Notes; !slices.ContainsFunc(notes, said) {
 				t.Errorf("notes %q", notes)
 			}
+			w.pass(guardWithin)
+			w.wantReady()
+			w.wantDevice("a minute later", false)
+			if log := w.logged("backend-given-up"); len(log) != 1 || !strings.Contains(log[0], c.note) {
+				t.Errorf("log %q", log)
+			}
 		})
 	}
+}
+
+// joins lets a new node join a cluster in which one peer has not followed the change from vxlan to wireguard.
+func joins(w *world) {
+	w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
+	w.put(vxlanPeer("10.5.4.0-24", 5))
+	w.tell()
+	w.pass(10 * time.Second)
+	w.tell()
+	w.pass(time.Second)
+}
+
+// TestNewNodeIsGuarded: a node that joins in the middle of a change makes the unencrypted device after the guard.
+func TestNewNodeIsGuarded(t *testing.T) {
+	w := newWorld(t, strings.TrimSuffix(wireguardConfig, "}")+`,"Formerly":[{"Type":"vxlan"}]}`)
+	w.firewall.bothFlavours()
+	w.applyErr = func(op dataplane.Op) error {
+		if link, ok := op.Object.(dataplane.Link); ok && link.Name == "flannel.1" && !w.n.guardsInForce() {
+			t.Errorf("without a guard: %s", op)
+		}
+		return nil
+	}
+	joins(w)
+	w.wantDevice("after the guard", true)
+	w.wantReady()
+	w.wantOffered("after the guard", true)
+	w.wantRouteBy("after the guard", "10.5.4.0/24", "flannel.1")
 }

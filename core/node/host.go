@@ -167,7 +167,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	n.once(Error, "conflict", textOf(plan.Conflicts))
 	if !own {
 		h.standing = h.want.self.Key // without the halves of a lost subnet that the host must not hold
-		n.network.stood = n.network.backend
+		n.network.stood = n.network.backend.Open()
 	}
 	for _, op := range plan.Ops {
 		if link, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Create {

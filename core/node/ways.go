@@ -31,6 +31,7 @@ type transition struct {
 	began  Began
 	set    time.Time            // since when the present backend is that of the config in force
 	told   time.Time            // since when the node's record announces it; zero: it does not
+	bare   time.Time            // since when nothing guards an unencrypted device; zero: something does, or there is none
 	silent map[string]time.Time // since when no record of the node offers a former backend, by identity
 	lacks  map[string]error     // why the host cannot have devices of a backend, by identity
 }
@@ -118,7 +119,7 @@ func (n *Node) assign(r role) {
 		}
 	}
 	s.role = r
-	s.backend = s.backend.Ending(r.ending).Down(r.down).Admitting(r.admits).Preparing(r.preparing)
+	s.backend = s.backend.Ending(r.ending).Down(r.down).Closed(r.closed).Admitting(r.admits).Preparing(r.preparing)
 	n.host.want = wantCache{}
 	n.hostLane().outdated(n.now)
 }
@@ -158,19 +159,21 @@ func (n *Node) followWays() {
 		n.assign(r)
 	}
 	n.endFormer()
+	n.endUnguarded()
 }
 
 // role tells the ways of the set apart, as of the last step.
 type role struct {
-	ending, down      map[string]bool
-	admits, preparing bool
+	ending, down, closed map[string]bool
+	admits, preparing    bool
 }
 
 func (r role) equal(o role) bool {
 	return r.admits == o.admits &&
 		r.preparing == o.preparing &&
 		maps.Equal(r.ending, o.ending) &&
-		maps.Equal(r.down, o.down)
+		maps.Equal(r.down, o.down) &&
+		maps.Equal(r.closed, o.closed)
 }
 
 // roles finds out which ways end and which the host cannot use now.
@@ -186,6 +189,7 @@ func (n *Node) roles() role {
 		path := len(former) > 0 && slices.Contains(set.Paths(), id) && !s.stood.Has(id)
 		r.down[id] = path || s.change.lacks[id] != nil
 	}
+	r.closed = n.closed()
 	r.preparing = n.prepares()
 	r.down[set.Present()] = r.down[set.Present()] || r.preparing
 	at := s.change.began.At
@@ -300,6 +304,9 @@ func (n *Node) wakeChange(consider func(time.Time)) {
 		consider(c.began.At.Add(linger))
 	}
 	consider(c.set.Add(prepareMost))
+	if !c.bare.IsZero() {
+		consider(c.bare.Add(guardWithin))
+	}
 	if !c.told.IsZero() {
 		consider(c.told.Add(prepareFor))
 	}
@@ -380,15 +387,6 @@ type wayUse struct {
 
 // uses returns the uses of the former ways by the peers that are served.
 func (n *Node) uses() []ways.Use { return n.use().of }
-
-// guards returns the packets of the underlay that only some hosts may send to this one, by the family of
-// their outer header. A node without an unencrypted device beside an encrypting one has none.
-func (n *Node) guards() (by [2][]firewall.Guard) {
-	if !n.network.known || n.store.snap == nil || len(n.network.backend.Former()) == 0 {
-		return by
-	}
-	return n.use().guards
-}
 
 // use returns the uses of the former ways, computed again only if an input has changed.
 func (n *Node) use() *wayUse {

@@ -153,6 +153,7 @@ func TestFormerlyDecides(t *testing.T) {
 		{"named beside wireguard", strings.TrimSuffix(wireguardConfig, "}") + named, []bool{true, true, false}},
 	} {
 		w := readyWorld(t)
+		w.firewall.bothFlavours()
 		w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
 		w.configure(c.config)
 		for i, after := range []time.Duration{50 * time.Second, 2 * time.Minute, 2 * time.Hour} {
@@ -239,6 +240,7 @@ func crossing(before lease.Lease) lease.Lease {
 // vxlan to wireguard, and their devices have exchanged no keys.
 func changingToWireGuard(t *testing.T) (w *world, peer dataplane.WGPeerKey) {
 	w = newWorld(t, vxlanConfig)
+	w.firewall.bothFlavours()
 	w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
 	p := vxlanPeer("10.5.3.0-24", 4)
 	w.put(p)
@@ -292,6 +294,7 @@ func TestNoClearTextAfterThePreparation(t *testing.T) {
 func TestNoModule(t *testing.T) {
 	w, _ := changingToWireGuard(t)
 	w = newWorld(t, vxlanConfig)
+	w.firewall.bothFlavours()
 	w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
 	w.put(vxlanPeer("10.5.3.0-24", 4))
 	w.tell()

@@ -40,8 +40,8 @@ func FirewallHarmNames() []string { return append(sortedKeys(FirewallHarms), "lo
 //	fault n2 firewall flush-ruleset|flush-iptables|jump-moved|stray-rule|policy-drop|policy-accept
 //	fault n2 firewall legacy-drop|legacy-accept
 //	fault n2 firewall foreign-rule|firewalld|firewalld-zones|mark=0xc000|locked for=3s
-//	fault n2 firewall tools=nftables|old|all
-//	                         the host has no iptables; old tools, which cannot choose
+//	fault n2 firewall tools=nftables|none|old|all
+//	                         the host has no iptables; neither program; old tools, which cannot choose
 //	                         random ports; both tools in their present versions
 func faultFirewall(s *Session, name string, n Node, a *args, _ string) error {
 	tools := ""

@@ -132,12 +132,14 @@ func (n *simNode) SetFirewallTools(tools string) error {
 		switch tools {
 		case "nftables":
 			t[f].IPTables = driver.Tool{}
+		case "none":
+			t[f].IPTables, t[f].NFTables = driver.Tool{}, driver.Tool{}
 		case "old":
 			t[f].IPTables.RandomFully, t[f].NFTables.RandomFully = false, false
 		case "all":
 			continue
 		default:
-			return fmt.Errorf("tools=%s: want nftables, old or all", tools)
+			return fmt.Errorf("tools=%s: want nftables, none, old or all", tools)
 		}
 	}
 	n.SetTools(t)

@@ -60,6 +60,10 @@ func (s *Set) renderWays(
 	r := refusals{peers: map[refusal]bool{}}
 	known := map[string]bool{}
 	for i, w := range s.ways {
+		if s.closed[w.id] {
+			states = append(states, dataplane.NewState())
+			continue
+		}
 		state, refused := w.backend.Render(w.env(env), s.self(i, self), s.facesFor(i, peers))
 		for _, p := range refused {
 			r.peers[refusal{i, p.Key}] = true

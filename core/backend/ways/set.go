@@ -19,6 +19,7 @@ type Set struct {
 	ways   []way
 	ending map[string]bool // see [Set.Ending]
 	down   map[string]bool // see [Set.Down]
+	closed map[string]bool // see [Set.Closed]
 	admits bool            // see [Set.Admitting]
 
 	preparing bool // see [Set.Preparing]
@@ -119,6 +120,32 @@ func (s *Set) Down(down map[string]bool) *Set {
 	next := *s
 	next.down = down
 	return &next
+}
+
+// Closed returns the set for a node that must not make the devices of some ways yet, since nothing keeps other
+// hosts from them.
+func (s *Set) Closed(closed map[string]bool) *Set {
+	next := *s
+	next.closed = closed
+	return &next
+}
+
+// Open returns the set without the ways whose devices the node must not make yet.
+func (s *Set) Open() *Set {
+	for id := range s.closed {
+		s = s.Without(id)
+	}
+	return s
+}
+
+// Links returns the devices of the way with an identity.
+func (s *Set) Links(id string) []string {
+	for _, w := range s.ways {
+		if w.id == id {
+			return w.backend.Extent().Links
+		}
+	}
+	return nil
 }
 
 // Preparing returns the set for a node that announces its present way and does not use it yet. Peers exchange keys

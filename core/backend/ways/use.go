@@ -45,13 +45,28 @@ func (s *Set) Uses(env backend.Env, self backend.Self, peers []*lease.Lease) []U
 // protocols are those of the outer headers of devices, by kind.
 var protocols = map[dataplane.LinkKind]uint8{dataplane.LinkVXLAN: 17, dataplane.LinkIPIP: 4}
 
+// needsGuard reports whether a way is plain beside a present one that encrypts, and the kernel takes its packets from
+// any host. The packet path of udp judges senders itself.
+func (s *Set) needsGuard(i int) bool {
+	return s.isGuarded(i) && protocols[s.ways[i].spec.DeviceKind] != 0
+}
+
+// Guarded returns the ways for which [Set.Guards] are wanted.
+func (s *Set) Guarded() (ids []string) {
+	for i, w := range s.ways {
+		if s.needsGuard(i) {
+			ids = append(ids, w.id)
+		}
+	}
+	return ids
+}
+
 // Guards returns, by the family of their outer header, the unencrypted packets that only some peers may send to this
 // node: those for the kernel's devices of plain former ways beside a present one that encrypts, from peers that
-// have not followed. The packet path of udp judges senders itself.
+// have not followed.
 func (s *Set) Guards(peers []*lease.Lease) (guards [2][]firewall.Guard) {
 	for i, w := range s.ways {
-		proto := protocols[w.spec.DeviceKind]
-		if !s.isGuarded(i) || proto == 0 {
+		if !s.needsGuard(i) {
 			continue
 		}
 		var from [2][]netip.Addr
@@ -72,7 +87,8 @@ func (s *Set) Guards(peers []*lease.Lease) (guards [2][]firewall.Guard) {
 			}
 			slices.SortFunc(from[f], netip.Addr.Compare)
 			for _, port := range ports {
-				guards[f] = append(guards[f], firewall.Guard{Proto: proto, Port: port.Number, From: slices.Compact(from[f])})
+				g := firewall.Guard{Proto: protocols[w.spec.DeviceKind], Port: port.Number, From: slices.Compact(from[f])}
+				guards[f] = append(guards[f], g)
 			}
 		}
 	}
