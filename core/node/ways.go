@@ -202,7 +202,7 @@ func (n *Node) roles() role {
 func (n *Node) prepares() bool {
 	s, c := &n.network, &n.network.change
 	last, ok := n.lastRecord()
-	if !ok || !s.backend.Prepares(&last) || !n.now.Before(c.set.Add(prepareMost)) {
+	if !ok || !c.began.At.IsZero() || !s.backend.Prepares(&last) || !n.now.Before(c.set.Add(prepareMost)) {
 		return false
 	}
 	return c.told.IsZero() || n.now.Before(c.told.Add(prepareFor))
