@@ -95,7 +95,8 @@ type differ struct {
 	renamed []dataplane.Op // come first: they free names, and nothing on the links changes
 	early   []dataplane.Op // links to delete before anything can be made
 	ops     []dataplane.Op
-	drop    []dataplane.Op // in the order of creation
+	drop    []dataplane.Op    // in the order of creation
+	along   []dataplane.Route // that go with their links
 }
 
 func (d *differ) plan() Plan {
@@ -105,6 +106,7 @@ func (d *differ) plan() Plan {
 		d.drop = nil
 	}
 	d.keepFormerWays()
+	d.keepUnderWider()
 	slices.Reverse(d.drop)
 	if len(d.renamed)+len(d.early)+len(d.drop) > 0 {
 		p.Ops = slices.Concat(d.renamed, d.early, d.ops, d.drop)

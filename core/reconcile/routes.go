@@ -21,6 +21,9 @@ func (d *differ) routes() {
 		case d.opts.Own.Route(*have):
 			covers.add(*have)
 			d.remove(*have, have.Link)
+			if d.goes(have.Link) {
+				d.along = append(d.along, *have)
+			}
 		default:
 			foreign = foreign || mayWin(have)
 		}
@@ -125,6 +128,30 @@ func (d *differ) putRoute(want, have *dataplane.Route) {
 		d.add(dataplane.Delete, *have)
 	}
 	d.add(dataplane.Replace, *want)
+}
+
+// keepUnderWider puts off the delete of a route while a wider one of another link goes with its link, at the end of
+// the plan: meanwhile that one would get the packets. Later plans delete the route.
+func (d *differ) keepUnderWider() {
+	wider := map[netip.Prefix]string{}
+	lengths := map[int]bool{}
+	for _, r := range d.along {
+		wider[r.Dst], lengths[r.Dst.Bits()] = r.Link, true
+	}
+	d.drop = slices.DeleteFunc(d.drop, func(op dataplane.Op) bool {
+		r, ok := op.Object.(dataplane.Route)
+		if !ok {
+			return false
+		}
+		for bits := range lengths {
+			around, err := r.Dst.Addr().Prefix(bits)
+			link, goes := wider[around]
+			if goes && err == nil && bits < r.Dst.Bits() && link != r.Link {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // mustMakeWay reports whether the wanted route can only be added once the one in
