@@ -198,7 +198,7 @@ func (n *Node) roles() role {
 }
 
 // prepares reports whether the node only announces the present backend so far. A node that peers do not know yet, and
-// one that has offered it, does not.
+// one that has offered it, does not. The node's memory says the latter too: another program may write its record.
 func (n *Node) prepares() bool {
 	s, c := &n.network, &n.network.change
 	last, ok := n.lastRecord()
