@@ -44,6 +44,7 @@ var onlyFlags = map[string]string{
 	"Uplink.FromNode":   "simulated node objects have no addresses; the tests of core/node hold it",
 	"Uplink.Node":       "the same",
 	"Uplink.NodeIPs":    "the same",
+	"Firewall.Guards":   "no flag sets them: the node makes them while the backend changes",
 	"Firewall.NoRandom": "one word of a rule, which the tests of core/firewall hold",
 	"Rules":             "a period: scenarios run with the default",
 	"RenewMargin":       "the same; the tests of core/node change it",

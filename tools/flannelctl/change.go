@@ -84,7 +84,7 @@ func (a *app) awaitFollowers(ctx context.Context, d *datastore, o *changeOptions
 	until := time.Now().Add(o.waitFor)
 	for said := ""; ; {
 		r, err := d.readChange(ctx)
-		if err == nil && r.Done() || !o.wait || time.Now().After(until) {
+		if err == nil && r.Done() || !o.wait || !time.Now().Before(until) {
 			return r, err
 		}
 		progress := fmt.Sprint(err) // a datastore may be away for a moment

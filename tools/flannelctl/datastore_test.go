@@ -133,7 +133,7 @@ func TestChange(t *testing.T) {
 		{[]string{"config", "set", after}, 0, "Formerly: not given becomes [vxlan]", ""},
 		{[]string{"config", "get"}, 0, `"Formerly":[{"Type":"vxlan"}]`, ""},
 		{[]string{"change"}, 1, "10.5.1.0-24 of 192.168.64.1 offers", ""},
-		{[]string{"change", "--wait", "--wait-for", "1ms"}, 1, "0 of 1 nodes", ""},
+		{[]string{"change", "--wait", "--wait-for", "0s"}, 1, "0 of 1 nodes", ""},
 		{[]string{"change", "--end"}, 1, "0 of 1 nodes", "have not followed: 10.5.1.0-24 (192.168.64.1)"},
 		{[]string{"config", "get"}, 0, `"Formerly":[{"Type":"vxlan"}]`, ""},
 	})
