@@ -16,7 +16,7 @@ type fileState struct {
 	busy    bool
 	writing []Write
 	subnet  []byte // as last written or seen since
-	seen    bool   // the look under way began after the last write
+	seen    bool   // the look under way began after the last write of the subnet file
 	text    subnetText
 	saveDue time.Time // earliest time of the next write of the state file
 	dirty   bool      // the state has changed since the last save
@@ -74,6 +74,11 @@ func (n *Node) followFiles() {
 	}
 }
 
+// writesSubnet reports whether a write of the subnet file is under way.
+func (f *fileState) writesSubnet() bool {
+	return slices.ContainsFunc(f.writing, func(w Write) bool { return w.File == SubnetFile })
+}
+
 // savesFirst reports whether a plan waits because it makes or renames a device that the state file does not name yet. A
 // process that dies before such a device has its address leaves nothing on it by which the next run could
 // know it. The plan waits for one write, and not at all while a file cannot be written.
@@ -93,10 +98,10 @@ func (n *Node) savesFirst(plan []dataplane.Op) bool {
 
 // sawSubnetFile compares the file with the last write of this run: another
 // program may have removed or overwritten it, and then no pod can be added. It
-// ignores a look that began before the last write.
+// ignores a look that began before the last write of it.
 func (n *Node) sawSubnetFile(text []byte) {
 	f := &n.files
-	if f.subnet != nil && f.seen && !f.busy && !bytes.Equal(text, f.subnet) {
+	if f.subnet != nil && f.seen && !f.writesSubnet() && !bytes.Equal(text, f.subnet) {
 		f.subnet = []byte{} // this run has written it, and it is gone
 		n.event(Warning, "subnet-file-gone", "the subnet file is not as it was written; writing it again")
 	}
@@ -136,7 +141,7 @@ type subnetText struct {
 
 func (n *Node) wroteFiles(w Wrote) {
 	f := &n.files
-	f.busy, f.seen = false, false
+	f.busy, f.seen = false, f.seen && !f.writesSubnet()
 	f.errs = map[File]error{}
 	for i, err := range w.Errs {
 		write := f.writing[i]

@@ -140,23 +140,28 @@ func TestSubnetFileNamesMasquerading(t *testing.T) {
 }
 
 // Another text in the subnet file is news only if this run has written the file, the
-// look began after that, and no other write is under way.
+// look began after that, and no other write of it is under way.
 func TestForeignSubnetFile(t *testing.T) {
 	for _, c := range []struct {
-		written    []byte
-		seen, busy bool
-		gone       int
+		written []byte
+		seen    bool
+		writing File // a write under way; 0: none
+		gone    int
 	}{
-		{[]byte("ours"), true, false, 1},
-		{[]byte("ours"), true, true, 0},
-		{[]byte("ours"), false, false, 0},
-		{[]byte("ours"), false, true, 0},
-		{[]byte("theirs"), true, false, 0},
-		{nil, true, false, 0},
-		{nil, false, false, 0},
+		{[]byte("ours"), true, 0, 1},
+		{[]byte("ours"), true, SubnetFile, 0},
+		{[]byte("ours"), true, StateFile, 1},
+		{[]byte("ours"), false, 0, 0},
+		{[]byte("ours"), false, SubnetFile, 0},
+		{[]byte("theirs"), true, 0, 0},
+		{nil, true, 0, 0},
+		{nil, false, 0, 0},
 	} {
 		w := newWorld(t, vxlanConfig)
-		w.n.files = fileState{subnet: c.written, seen: c.seen, busy: c.busy}
+		w.n.files = fileState{subnet: c.written, seen: c.seen, busy: c.writing != 0}
+		if c.writing != 0 {
+			w.n.files.writing = []Write{{File: c.writing}}
+		}
 		w.n.sawSubnetFile([]byte("theirs"))
 		if events := w.n.Ready().Events; len(events) != c.gone {
 			t.Errorf("%+v: logged %v, want %d lines", c, events, c.gone)
