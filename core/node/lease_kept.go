@@ -6,13 +6,13 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// keptRecord returns the record of the last run if other records than that one have the node's address, as after two
-// hosts have swapped their addresses while no daemon ran. The pods of the host have addresses of its subnet, so the
-// record that the state file confirms is the node's, and it publishes its present address there. Without such a
-// conflict the state file may be a copy, as on a machine that was cloned.
+// keptRecord returns the record of the last run if a record of another host has the node's address, or the address in
+// that one, as after two hosts have swapped their addresses while no daemon ran. The pods of the host have addresses of
+// its subnet, so the record that the state file confirms is the node's, and it publishes its present address there.
+// Without such a conflict the state file may be a copy, as on a machine that was cloned.
 func (n *Node) keptRecord(withAddress []lease.Lease) (lease.Lease, bool) {
 	s := n.store.saved
-	if n.lease.grant != nil || s == nil || len(withAddress) == 0 || n.lease.ceded[s.Self.Key] {
+	if n.lease.grant != nil || s == nil || n.lease.ceded[s.Self.Key] {
 		return lease.Lease{}, false
 	}
 	isKept := func(r lease.Lease) bool { return r.Key == s.Self.Key }
@@ -20,7 +20,17 @@ func (n *Node) keptRecord(withAddress []lease.Lease) (lease.Lease, bool) {
 	if !exists || slices.ContainsFunc(withAddress, isKept) || n.unfit(kept) != nil {
 		return lease.Lease{}, false
 	}
-	return kept, s.confirms(kept)
+	conflicts := func(r *lease.Lease) bool {
+		return s.knows(r) && (n.isOurs(&r.Attrs) || sameOwner(r.Attrs, kept.Attrs))
+	}
+	return kept, slices.ContainsFunc(n.store.snap.Leases, conflicts) && s.confirms(kept)
+}
+
+// knows reports whether the last run knew a record as a peer's. The node itself may have written a younger one, if the
+// state file is older than its last run.
+func (s *saved) knows(r *lease.Lease) bool {
+	before, known := findLease(&s.Snapshot, r.Key)
+	return known && r.Key != s.Self.Key && before.CreateRevision == r.CreateRevision
 }
 
 // confirms reports whether a record under the saved key is the one that the last run wrote: it has its backend data, or

@@ -217,9 +217,15 @@ func TestUplinkIsNeverTheOverlays(t *testing.T) {
 }
 
 // Two hosts swap their addresses while no daemon runs. The record that has the node's address now is the other host's,
-// and the node publishes its new address in its own one, which has its backend data.
+// and the node publishes its new address in its own one, which has its backend data. The other host's daemon may have
+// started before, and published the node's former address.
 func TestSwappedAddresses(t *testing.T) {
-	for _, config := range []string{vxlanConfig, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`} {
+	const hostGW = `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`
+	for _, c := range []struct {
+		config   string
+		followed bool // the other host has published its new address
+	}{{vxlanConfig, false}, {hostGW, false}, {vxlanConfig, true}, {hostGW, true}} {
+		config := c.config
 		w := newWorld(t, config)
 		w.tell()
 		w.pass(time.Minute)
@@ -234,12 +240,16 @@ func TestSwappedAddresses(t *testing.T) {
 		w.pass(time.Minute)
 		w.facts.Links = slices.Clone(w.facts.Links)
 		w.facts.Links[0].Addrs = []driver.LinkAddr{{Prefix: netip.MustParsePrefix("192.168.64.4/24"), Permanent: true}}
+		if c.followed {
+			other.Attrs.PublicIP = netip.MustParseAddr("192.168.64.3")
+			other = w.put(other)
+		}
 		w.start()
 		w.tell()
 		w.pass(time.Minute)
 		w.wantReady()
 		if s := w.status(); s.Subnet != before || w.publishes() != "192.168.64.4" {
-			t.Errorf("%s: holds %s, publishes %s; want %s", config, s.Subnet, w.publishes(), before)
+			t.Errorf("%s, followed=%t: holds %s, publishes %s; want %s", config, c.followed, s.Subnet, w.publishes(), before)
 		}
 		if l, _ := findLease(&w.snap, other.Key); !l.Attrs.Equal(other.Attrs) {
 			t.Errorf("%s: it has written the record of the other host: %+v", config, l)
