@@ -27,7 +27,7 @@ type Options struct {
 	Networks bool   // each daemon runs several networks, of any backend that fits beside the others
 	Change   bool   // the type of the backend may change in every seed, not only in some
 	Servers  bool   // the nodes get their leases from flannel servers
-	Hostile  bool   // other programs write hostile records in every seed, not only in some
+	Hostile  bool   // other programs write hostile records in every seed
 	NextHops string // always or never; some seeds use next-hop objects if empty
 }
 

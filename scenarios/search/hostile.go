@@ -14,8 +14,8 @@ import (
 )
 
 // hostileFaults returns what programs do that may write records and wish the nodes ill: an etcd client or a client of a
-// flannel server, a daemon like upstream's, and kubelets that annotate their own nodes. Some seeds draw them, and all
-// do with [Options.Hostile].
+// flannel server, a daemon like upstream's, and kubelets that annotate their own nodes. Seeds draw them
+// with [Options.Hostile].
 func hostileFaults() []fault {
 	return []fault{
 		etcdOnly("hostile-record", func(d *drawing) []Step { return []Step{d.forge(d.record())} }),
@@ -23,9 +23,10 @@ func hostileFaults() []fault {
 			one, other := d.pair()
 			return []Step{d.forge(one), d.forge(other)}
 		}),
-		etcdOnly("hostile-half", func(d *drawing) []Step {
-			return []Step{{Line: d.fill("store forge over=N"), Input: text(d.record())}}
-		}),
+		{name: "hostile-half", weight: 1, fits: func(s shape) bool { return !s.kube && s.family != "v6" },
+			draw: func(d *drawing) []Step {
+				return []Step{{Line: d.fill("store forge over=N"), Input: text(d.record())}}
+			}},
 		etcdOnly("hostile-upstream", (*drawing).likeUpstream),
 		kubeOnly("hostile-kubelet", func(d *drawing) []Step { return []Step{d.annotate("evil1", d.record())} }),
 		kubeOnly("hostile-kubelets", func(d *drawing) []Step {

@@ -45,8 +45,7 @@ func main() {
 	flag.BoolVar(&o.Networks, "networks", false, "run several networks in each daemon")
 	flag.BoolVar(&o.Servers, "servers", false, "put flannel servers between the nodes and the datastore")
 	flag.BoolVar(&o.Change, "change", false, "change the type of the backend in every seed; false: in one of eight")
-	flag.BoolVar(&o.Hostile, "hostile", false,
-		"let other programs write hostile records in every seed; false: in one of eight")
+	flag.BoolVar(&o.Hostile, "hostile", false, "let other programs write hostile records in every seed")
 	flag.StringVar(&o.NextHops, "nexthops", "", "always or never; empty: as the seed draws it")
 	flag.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
 	flag.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
