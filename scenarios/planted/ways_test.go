@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/scenarios/search"
 )
 
@@ -14,21 +13,6 @@ var changes = []search.Step{
 	{Line: "pause N"}, {Line: "store merge", Input: `{"Backend":{"VNI":9}}`},
 	{Line: "pass 5s"}, {Line: "resume N"}, {Line: "pass 1m"}, {Line: "store end-change"}, {Line: "pass 2m"},
 }
-
-// former returns a defect that changes the former ways in the records that a node reads.
-func former(change func([]lease.FormerWay) []lease.FormerWay) func() func(lease.Snapshot) lease.Snapshot {
-	return func() func(lease.Snapshot) lease.Snapshot {
-		return func(s lease.Snapshot) lease.Snapshot {
-			for _, l := range s.Leases {
-				l.Attrs.Ways.Former = change(l.Attrs.Ways.Former)
-			}
-			return s
-		}
-	}
-}
-
-// unread reads no former way.
-func unread([]lease.FormerWay) []lease.FormerWay { return nil }
 
 // clinging keeps devices, and believes that they are gone.
 func clinging() *body {
