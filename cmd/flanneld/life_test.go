@@ -120,8 +120,6 @@ func TestSignalWhileWaiting(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %s", name, sig), func(t *testing.T) {
 				dir := t.TempDir()
 				args := []string{c.etcd, "--subnet-file=" + dir + "/subnet.env", "--state-file=" + dir + "/state"}
-				if c.once != "" {
-				}
 				p := launch(t, nil, args...)
 				p.await("/healthz", "flanneld is running")
 				p.await("/readyz", "flanneld is not ready yet\n"+c.waits)

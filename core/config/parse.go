@@ -129,7 +129,7 @@ func parseFormerly(raw json.RawMessage) ([]Backend, error) {
 		return nil, err
 	}
 	if len(objects) > mostFormerly {
-		return nil, fmt.Errorf("Formerly has %d members: want %s", len(objects), want)
+		return nil, fmt.Errorf("member Formerly has %d backends: want %s", len(objects), want)
 	}
 	if objects == nil {
 		return nil, nil
@@ -138,7 +138,7 @@ func parseFormerly(raw json.RawMessage) ([]Backend, error) {
 	for i, object := range objects {
 		b, err := parseBackend(object)
 		if err != nil {
-			return nil, fmt.Errorf("Formerly[%d]: %w", i, err)
+			return nil, fmt.Errorf("member Formerly[%d]: %w", i, err)
 		}
 		formerly = append(formerly, b)
 	}

@@ -190,11 +190,11 @@ var parseErrors = []struct{ text, want string }{
 	{`{"Network":"10.5.0.0/16","Formerly":{"Type":"vxlan"}}`,
 		`Formerly {"Type":"vxlan"}: want an array of at most 3 objects such as [{"Type": "vxlan"}]`},
 	{`{"Network":"10.5.0.0/16","Formerly":[{},{},{},{}]}`,
-		`Formerly has 4 members: want an array of at most 3 objects such as [{"Type": "vxlan"}]`},
+		`member Formerly has 4 backends: want an array of at most 3 objects such as [{"Type": "vxlan"}]`},
 	{`{"Network":"10.5.0.0/16","Formerly":[{"Type":"udp"},"vxlan"]}`,
-		`Formerly[1]: Backend "vxlan": want an object such as {"Type": "vxlan"}`},
+		`member Formerly[1]: Backend "vxlan": want an object such as {"Type": "vxlan"}`},
 	{`{"Network":"10.5.0.0/16","Formerly":[null]}`,
-		`Formerly[0]: Backend null: unknown backend "": want a Type, such as {"Type": "vxlan"}`},
+		`member Formerly[0]: Backend null: unknown backend "": want a Type, such as {"Type": "vxlan"}`},
 }
 
 func TestParseErrors(t *testing.T) {

@@ -289,40 +289,10 @@ func TestNoClearTextAfterThePreparation(t *testing.T) {
 	w.wantRouteBy("after a restart", "10.5.3.0/24", "flannel-wg")
 }
 
-// What another host writes into the node's record does not make it prepare again: its memory says that it has offered
-// wireguard.
-func TestForgedRecordBeginsNoPreparation(t *testing.T) {
-	w, _ := changingToWireGuard(t)
-	before := w.own()
-	w.pass(prepareFor)
-	w.tell()
-	w.pass(time.Minute) // the state file is written
-	w.wantRouteBy("before", "10.5.3.0/24", "flannel-wg")
-	forged := w.own()
-	forged.Attrs = before.Attrs
-	w.applyErr = func(op dataplane.Op) error {
-		if r, ok := op.Object.(dataplane.Route); ok && r.Dst.String() == "10.5.3.0/24" && r.Link == "flannel.1" {
-			t.Errorf("after a restart: %s", op)
-		}
-		return nil
-	}
-	w.start()
-	w.put(forged)
-	w.tell()
-	w.pass(time.Second)
-	w.tell()
-	w.pass(time.Second)
-	w.wantRouteBy("after a restart", "10.5.3.0/24", "flannel-wg")
-	if w.own().Attrs.BackendType != "wireguard" {
-		t.Errorf("the record says %s", lease.EncodeAttrs(w.own().Attrs))
-	}
-}
-
 // A kernel without wireguard refuses the device. The node stays with vxlan, is not ready, and its limit does not
 // begin.
 func TestNoModule(t *testing.T) {
-	w, _ := changingToWireGuard(t)
-	w = newWorld(t, vxlanConfig)
+	w := newWorld(t, vxlanConfig)
 	w.firewall.bothFlavours()
 	w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
 	w.put(vxlanPeer("10.5.3.0-24", 4))

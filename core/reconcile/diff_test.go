@@ -170,7 +170,8 @@ add route fd00:10:0:4::/64 dev flannel.9
 del route fd00:10::/48 dev flannel.9
 add route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink
 del route fd00:10:0:5::/64 dev flannel.9`},
-	{name: "a route stays while a wider one of another link goes with it", want: self + "route 10.5.0.0/16 dev flannel.1 metric 1",
+	{name: "a route stays while a wider one of another link goes with it",
+		want: self + "route 10.5.0.0/16 dev flannel.1 metric 1",
 		have: self + "link flannel.9 type dummy up\nroute 10.5.0.0/16 dev flannel.9\nroute 10.5.3.0/24 dev flannel.1", ops: `
 add route 10.5.0.0/16 dev flannel.1 metric 1
 del link flannel.9 type dummy mtu 0 up`},

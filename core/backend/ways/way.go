@@ -49,7 +49,7 @@ func open(network config.Network, object config.Backend) (way, error) {
 func CheckFormerly(network config.Network) error {
 	for i, object := range network.Formerly {
 		if _, err := open(network, object); err != nil {
-			return fmt.Errorf("Formerly[%d]: %w", i, err)
+			return fmt.Errorf("member Formerly[%d]: %w", i, err)
 		}
 	}
 	return nil
