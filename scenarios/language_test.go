@@ -46,9 +46,9 @@ func TestMistakesInAFile(t *testing.T) {
 		{"metric n1 flannel_ready", "error: want is=NUMBER or above=NUMBER"},
 		{"metric n1 flannel_ready is=many", "error: many: want a number"},
 		{"metric n9 flannel_ready is=1", `error: no node "n9"`},
-		{"store burn", "error: store burn: want one of backup, clobber, compact, config, delete, events, expire, " +
-			"firewall, leaderless, lose-data, lossy, merge, put, reserve, restore, slow, stale, start, stop, take, " +
-			"unreserve, wipe"},
+		{"store burn", "error: store burn: want one of backup, clobber, compact, config, delete, end-change, events, " +
+			"expire, firewall, forge, leaderless, lose-data, lossy, merge, put, reserve, restore, slow, stale, start, stop, " +
+			"take, unreserve, wipe"},
 		{"store take n1 by=him", `error: by=him: ParseAddr("him"): unable to parse IP`},
 		{"store expire n1", "error: n1 has no record"},
 	}
