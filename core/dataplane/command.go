@@ -113,7 +113,7 @@ func (c Command) Mentions(device string) bool {
 	return in(c.Text) || in(c.Undo)
 }
 
-// hidden stands for a text that only root may read.
+// hidden replaces a text that only root may read.
 const hidden = "(hidden)"
 
 // WithoutTexts returns the command without what may name secrets: its texts, data and output.

@@ -110,7 +110,7 @@ func (n *Node) useWays(set *ways.Set) {
 	n.assign(n.roles())
 }
 
-// assign gives the ways their roles, and renders the host anew.
+// assign sets the roles of the backends in use, and renders the host again.
 func (n *Node) assign(r role) {
 	s := &n.network
 	for _, id := range s.backend.Former() {

@@ -13,8 +13,8 @@ import (
 //
 // It is one for all peers, and a peer's record must not change it, so the routes to single peers do not count.
 // Three things do: the link's own MTU, unless it is a loopback device, which holds the address of a host whose
-// routing daemon announces it; if the address stands for no network, which then is elsewhere, the links of the
-// default route; and the MTU that the default route has of its own, if it leaves by the link. While there is no
+// routing daemon announces it; for a single address without an on-link network, the links of the default route;
+// and the MTU that the default route has of its own, if it leaves by the link. While there is no
 // default route, its last bound stays.
 func (h host) mtu(l driver.Link, addrs [2]netip.Addr) (mtu int, bounds [2]int) {
 	if !l.Loopback {
@@ -32,7 +32,7 @@ func (h host) mtu(l driver.Link, addrs [2]netip.Addr) (mtu int, bounds [2]int) {
 	return mtu, bounds
 }
 
-// isSingle reports whether a link's address stands for no network.
+// isSingle reports whether a link's address has no on-link network: it is a /32 or a /128.
 func isSingle(l driver.Link, a netip.Addr) bool {
 	return slices.ContainsFunc(l.Addrs, func(la driver.LinkAddr) bool {
 		return la.Prefix.Addr() == a && la.Prefix.IsSingleIP()

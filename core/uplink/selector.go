@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// defaultFlag stands for the choice without a flag.
+// defaultFlag names the choice that no flag made.
 const defaultFlag = "default route"
 
 var publicFlag = [2]string{cidr.V4: "--public-ip", cidr.V6: "--public-ipv6"}

@@ -93,7 +93,7 @@ func AddTo(path string) (*Lines, error) {
 	return l, nil
 }
 
-// Add adds a line, or nothing. Where a part of it cannot be taken back, the next line begins anew.
+// Add adds a line, or nothing. If a part of a line cannot be removed, the next line starts on a new line.
 func (l *Lines) Add(line string) error {
 	info, err := l.file.Stat()
 	if err != nil {

@@ -70,7 +70,7 @@ func storeForge(s *Session, st Store, a *args, input string) error {
 	return editor.SetTTL("subnets/"+name, ttl)
 }
 
-// forged replaces the placeholders of an input. It fails if one of them stands for a value that no record holds.
+// forged replaces the placeholders of an input. It fails if no record holds the value of one of them.
 func (s *Session) forged(input string) (string, error) {
 	if !strings.Contains(input, "<n") {
 		return input, nil

@@ -85,7 +85,7 @@ func (p Plan) hostile() bool {
 	return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Hostile })
 }
 
-// provoke draws what makes nodes read all records anew, or look for another way to a peer.
+// provoke draws steps that make nodes read all records again, or choose another backend for a peer.
 func (d *drawing) provoke() {
 	steps := pick(d.rng, nil, nil,
 		[]Step{at(0, "restart N")},

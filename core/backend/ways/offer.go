@@ -122,8 +122,8 @@ func (s *Set) rank(i int, l *lease.Lease) int {
 
 // standsFor reports whether a way is the one by which to send to a peer whose record offers none of the node's. Such a
 // record of upstream's may lack a value, so its type alone counts. Another one may name a way that the host has only
-// in another form: without a route, packets to the peer would leave by the default route. Where a node encrypts
-// packets, that does not happen, and no plain way stands for another.
+// in another form: without a route, packets to the peer would leave by the default route. A node that encrypts has a
+// route for the whole network, so it needs no plain way in place of another.
 func (s *Set) standsFor(w way, l *lease.Lease) bool {
 	a := &l.Attrs
 	switch {

@@ -140,7 +140,7 @@ func TLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	cfg := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
-		// A ticket would let a client in whose authority counts no more.
+		// A ticket would admit a client whose authority is no longer trusted.
 		SessionTicketsDisabled: true,
 		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() },
 	}

@@ -395,7 +395,7 @@ func (n *Node) network() config.Network {
 
 // offeredBy reports whether a peer's record offers the backend of the config that the node has, where the node keeps
 // no other one: the operator has ended the change, or the host has several networks, or it refuses a later config. The
-// peers whose hosts began anew with such a config offer no former backend.
+// peers that started again with such a config offer no previous backend.
 func (n *Node) offeredBy(l *lease.Lease) bool {
 	if !n.refused && n.all.about.Apart == nil && n.all.config.Formerly == nil {
 		return true // the node keeps former backends
