@@ -53,7 +53,7 @@ func TestProcesses(t *testing.T) {
 				_ = cmd.Wait()
 			}()
 			ids, err := Processes()
-			if err != nil {
+			if err != nil && !errors.Is(err, fs.ErrPermission) { // another user's flanneld may run on this machine
 				t.Fatal(err)
 			}
 			if got := slices.Contains(ids, cmd.Process.Pid); got != want {
