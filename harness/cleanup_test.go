@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -215,11 +216,11 @@ var _ = Describe("cleanup", Ordered, func() {
 		_, err := node.Shell(ctx, foreign)
 		Expect(err).NotTo(HaveOccurred())
 		before := photograph(ctx, node)
-		for _, n := range lab.Nodes {
+		// The lab is at rest once the last node is ready: it has begun with the record of the other, has
+		// programmed it, and no record changes from then on. So the photographed node starts last.
+		for _, n := range slices.Backward(lab.Nodes) {
 			n.Env = append(n.Env, "XTABLES_LOCKFILE="+lock)
 			Expect(n.Start()).To(Succeed())
-		}
-		for _, n := range lab.Nodes {
 			Expect(n.WaitReady(ctx)).To(Succeed())
 		}
 		options := cleanup.Options{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -72,41 +73,75 @@ func expectNoKeys(ctx context.Context, lab *harness.Lab) {
 	expectUnsaid(ctx, lab, secrets...)
 }
 
-// listenOn returns a socket that keeps each frame on a device.
-func listenOn(n *harness.Node, device string) (fd int) {
+// ringFrames and ringFrame are the number of frames that a ring holds, and the bytes of each with its header; the
+// rest of a longer frame is not kept. The test needs about 2,000 frames.
+const (
+	ringFrames = 16384
+	ringFrame  = 2048
+	ringBlock  = 1 << 20
+)
+
+// frameRing holds all frames of a device from its creation on. Unlike a socket's buffer, it may have any
+// size without privileges of the first user namespace.
+type frameRing struct {
+	fd     int
+	memory []byte
+}
+
+// listenOn returns a ring that keeps each frame on a device.
+func listenOn(n *harness.Node, device string) (r frameRing) {
 	GinkgoHelper()
-	Expect(n.Do(func() (err error) {
+	Expect(n.Do(func() error {
 		link, err := net.InterfaceByName(device)
 		if err != nil {
 			return err
 		}
-		all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(all))
+		r.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // 0: no frame before Bind
 		if err != nil {
 			return err
 		}
-		DeferCleanup(unix.Close, fd)
-		const room = 64 << 20
-		return errors.Join(
-			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room),
-			unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index}))
+		DeferCleanup(unix.Close, r.fd)
+		const size = ringFrames * ringFrame
+		err = errors.Join(
+			unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2),
+			unix.SetsockoptTpacketReq(r.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{
+				Block_size: ringBlock, Block_nr: size / ringBlock, Frame_size: ringFrame, Frame_nr: ringFrames}))
+		if err != nil {
+			return err
+		}
+		r.memory, err = unix.Mmap(r.fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			return err
+		}
+		DeferCleanup(unix.Munmap, r.memory)
+		all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
+		return unix.Bind(r.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index})
 	})).To(Succeed())
-	return fd
+	return r
 }
 
-// expectEncrypted reads all frames that a socket has kept. They must be WireGuard's, or
-// belong to the underlay itself: neighbour discovery, and connections to the datastore.
-func expectEncrypted(fd int) {
+// frames returns what the ring holds, and fails if a frame found no room in it.
+func (r frameRing) frames() (all [][]byte) {
 	GinkgoHelper()
-	buf := make([]byte, 1<<17)
-	tunnelled := 0
-	for {
-		n, err := unix.Read(fd, buf)
-		if errors.Is(err, unix.EAGAIN) {
+	for slot := range slices.Chunk(r.memory, ringFrame) { // struct tpacket2_hdr, and the frame
+		if binary.NativeEndian.Uint32(slot)&unix.TP_STATUS_USER == 0 {
 			break
 		}
-		Expect(err).NotTo(HaveOccurred())
-		frame := buf[:n]
+		length, start := binary.NativeEndian.Uint32(slot[8:]), binary.NativeEndian.Uint16(slot[12:])
+		all = append(all, slot[start:uint32(start)+length])
+	}
+	stats, err := unix.GetsockoptTpacketStats(r.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(stats.Drops).To(BeZero(), "frames for which the ring had no room")
+	return all
+}
+
+// expectEncrypted looks at all frames that a ring has kept. They must be WireGuard's, or
+// belong to the underlay itself: neighbour discovery, and connections to the datastore.
+func expectEncrypted(r frameRing) {
+	GinkgoHelper()
+	tunnelled := 0
+	for _, frame := range r.frames() {
 		Expect(frame).NotTo(ContainSubstring("flannel lab")) // the data of the lab's pings
 		kind := kindOf(frame)
 		Expect(kind).To(BeElementOf("udp 51820", "tcp 2379", "arp", "ipv6"), "%x", frame)
@@ -114,9 +149,6 @@ func expectEncrypted(fd int) {
 			tunnelled++
 		}
 	}
-	stats, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(stats.Drops).To(BeZero(), "frames for which the socket had no room")
 	Expect(tunnelled).To(BeNumerically(">", 8)) // two handshakes of two, two pings of two
 }
 
