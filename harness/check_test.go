@@ -72,7 +72,7 @@ var troubles = []struct {
 		_, err := n.Shell(ctx, "ip link add eth1 type veth peer name far; ip addr add 172.16.0.1/24 dev eth1; "+
 			"ip link set eth1 up")
 		return err
-	}, "if the other hosts reach this one by eth1", "flanneld --iface=eth1"},
+	}, "if the other hosts reach this one by eth1", "flannelctl leases list"},
 	{"no route to host after a reboot", "firewall", func(ctx context.Context, n *harness.Node) error {
 		_, err := n.Shell(ctx, "nft add table inet strict; "+
 			"nft add chain inet strict forward '{ type filter hook forward priority 10; policy drop; }'")

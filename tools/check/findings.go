@@ -89,7 +89,7 @@ func (f *Facts) disks() []Finding {
 		switch {
 		case d.ReadOnly:
 			finding = Finding{Level: Failure, Topic: "disk", Text: d.Path + " is mounted read-only",
-				Remedy: "mount -o remount,rw " + d.Path}
+				Remedy: "findmnt -T " + d.Path + "; dmesg | grep -i read-only"}
 		case d.Free < leastFree || d.Inodes < leastInodes:
 			finding = Finding{Level: Failure, Topic: "disk", Text: d.Path + " is full",
 				Remedy: "df -h " + d.Path + "; df -i " + d.Path}
@@ -128,8 +128,8 @@ func (f *Facts) clock() []Finding {
 	if off > mostAhead {
 		level = Failure
 	}
-	return []Finding{{Level: level, Topic: "clock", Remedy: "chronyc makestep",
-		Text: fmt.Sprintf("this host's clock differs by %s from the datastore's: "+
+	return []Finding{{Level: level, Topic: "clock", Remedy: "chronyc tracking",
+		Text: fmt.Sprintf("this host's clock differs by %s from the datastore's, and one of the two is wrong: "+
 			"certificates may not be valid yet or any more", off.Round(time.Second))}}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/uplink"
 	"github.com/flanneld/flannel/tools/output"
 	"github.com/flanneld/flannel/tools/output/outputtest"
 )
@@ -67,6 +68,12 @@ func (f *Facts) link(name, prefix string) {
 		Name: name, Index: len(f.Host.Links) + 2, MTU: 1500, Up: true,
 		Addrs: []driver.LinkAddr{{Prefix: netip.MustParsePrefix(prefix), Permanent: true}},
 	})
+}
+
+// peerAt adds a peer with a public address.
+func (f *Facts) peerAt(address string) {
+	f.Peers = append(f.Peers, node.Peer{Subnet: lease.Key{V4: netip.MustParsePrefix("10.5.2.0/24")},
+		PublicIP: netip.MustParseAddr(address)})
 }
 
 // told returns the findings that differ between two reports, one a line.
@@ -159,7 +166,27 @@ var findingCases = []struct {
 			"# flanneld --iface=NAME"},
 	{"two interfaces", func(_ *testing.T, f *Facts) { f.link("eth1", "172.16.0.1/24") },
 		"warning interface: flannel takes eth0 with 192.168.64.1, since it has the default route; " +
-			"if the other hosts reach this one by eth1, say so # flanneld --iface=eth1"},
+			"if the other hosts reach this one by eth1, --iface of flanneld has to name it. The addresses of their leases " +
+			"say in whose subnet they are # flannelctl leases list"},
+	{"two interfaces, and peers on the one in use", func(_ *testing.T, f *Facts) {
+		f.link("eth1", "172.16.0.1/24")
+		f.peerAt("192.168.64.2")
+	}, "ok interface: flannel takes eth0 with 192.168.64.1"},
+	{"two interfaces, and peers on the other", func(_ *testing.T, f *Facts) {
+		f.link("eth1", "172.16.0.1/24")
+		f.peerAt("172.16.0.2")
+	}, "failure interface: flannel takes eth0 with 192.168.64.1, and the addresses of the other nodes are in the subnet " +
+		"of eth1 # flanneld --iface=eth1"},
+	{"--iface names the wrong network", func(_ *testing.T, f *Facts) {
+		f.link("eth1", "172.16.0.1/24")
+		f.peerAt("192.168.64.2")
+		f.Status = &node.Status{Uplink: uplink.Uplink{Link: "eth1", IP: netip.MustParseAddr("172.16.0.1")}}
+	}, "failure interface: flannel takes eth1 with 172.16.0.1, as its flags say; without them it would take eth0, which " +
+		"has the default route, and the addresses of the other nodes are in the subnet of eth0 # flanneld --iface=eth0"},
+	{"--iface names the right one", func(_ *testing.T, f *Facts) {
+		f.link("eth1", "172.16.0.1/24")
+		f.Status = &node.Status{Uplink: uplink.Uplink{Link: "eth1", IP: netip.MustParseAddr("172.16.0.1")}}
+	}, "ok interface: flannel takes eth1 with 172.16.0.1, as its flags say"},
 	{"an address in the network", func(_ *testing.T, f *Facts) { f.link("eth1", "10.5.9.1/24") },
 		"failure overlap: flannel's network contains address 10.5.9.1/24 of eth1"},
 	{"a route over the network", func(_ *testing.T, f *Facts) {
@@ -176,6 +203,20 @@ var findingCases = []struct {
 	{"a bridge of another subnet", func(_ *testing.T, f *Facts) {
 		f.Host.Links[1].Addrs[0].Prefix = netip.MustParsePrefix("10.5.7.1/24")
 	}, "failure bridge: cni0 has the address 10.5.7.1/24, which is not in this host's subnet 10.5.1.0/24"},
+	{"the bridge of a second flanneld", func(_ *testing.T, f *Facts) {
+		f.Daemons = []int{7, 8}
+		f.Host.Links[1].Addrs[0].Prefix = netip.MustParsePrefix("10.5.7.1/24")
+	}, "warning bridge: cni0 has the address 10.5.7.1/24, which is not in this host's subnet 10.5.1.0/24: it is the " +
+		"bridge of another flanneld or program, and the CNI configuration of this network has to name another one " +
+		"# ip addr show dev cni0"},
+	{"a bridge of another network", func(_ *testing.T, f *Facts) {
+		f.Host.Links[1].Addrs[0].Prefix = netip.MustParsePrefix("10.6.7.1/24")
+	}, "warning bridge: cni0 has the address 10.6.7.1/24"},
+	{"a bridge of another subnet with pods", func(_ *testing.T, f *Facts) {
+		f.Host.Links[1].Addrs[0].Prefix = netip.MustParsePrefix("10.5.7.1/24")
+		f.Host.Links = append(f.Host.Links, driver.Link{Name: "veth1", Master: "cni0"})
+	}, "while pods are on it; those that this lists end with their pods, and the next new pod repairs the bridge " +
+		"# bridge link show"},
 	{"a port in use", func(_ *testing.T, f *Facts) { f.UDP = map[uint16]string{8472: "named"} },
 		"failure port: UDP port 8472, which the backend vxlan needs, is in use by the program named"},
 	{"a port of the kernel's", func(_ *testing.T, f *Facts) {
@@ -263,7 +304,8 @@ var findingCases = []struct {
 	{"SELinux", func(_ *testing.T, f *Facts) { f.SELinux = "enforcing" },
 		"warning SELinux: SELinux enforces its policy"},
 	{"a clock that is off", func(_ *testing.T, f *Facts) { f.Ahead = -time.Minute },
-		"warning clock: this host's clock differs by 1m0s from the datastore's"},
+		"warning clock: this host's clock differs by 1m0s from the datastore's, and one of the two is wrong: certificates " +
+			"may not be valid yet or any more # chronyc tracking"},
 	{"a clock that is far off", func(_ *testing.T, f *Facts) { f.Ahead = time.Hour },
 		"failure clock: this host's clock differs by 1h0m0s"},
 	{"an unknown fact", func(_ *testing.T, f *Facts) { f.Unknown = []string{"rules"} }, "warning unknown: rules"},

@@ -9,10 +9,13 @@ import (
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-// uplink judges which interface flannel would take without further flags.
+// uplink judges the interface that the daemon uses, or that one without further flags would take. Only the addresses of
+// peers prove that another one is right.
 func (f *Facts) uplink() []Finding {
 	if f.Network == nil {
 		return nil
@@ -24,24 +27,67 @@ func (f *Facts) uplink() []Finding {
 		}
 	}
 	chosen, err := uplink.Select(uplink.Options{}, *f.Network, on)
-	if err != nil {
+	if err != nil && f.Status != nil && f.Status.Uplink.Link != "" {
+		chosen = f.Status.Uplink
+	} else if err != nil {
 		return []Finding{{Level: Failure, Topic: "interface", Text: err.Error(), Remedy: "flanneld --iface=NAME"}}
 	}
-	finding := Finding{Level: OK, Topic: "interface", Text: fmt.Sprintf("flannel takes %s", describeUplink(chosen))}
+	used := chosen
+	if f.Status != nil && f.Status.Uplink.Link != "" {
+		used = f.Status.Uplink
+	}
+	finding := Finding{Level: OK, Topic: "interface", Text: "flannel takes " + describeUplink(used)}
+	if used.Link != chosen.Link {
+		finding.Text += fmt.Sprintf(", as its flags say; without them it would take %s, which has the default route",
+			chosen.Link)
+	}
+	others := f.otherUplinks(used.Link)
+	reaching, reached := f.towardsPeers(others), f.towardsPeers([]string{used.Link})
+	switch {
+	case len(reaching) == 1 && len(reached) == 0:
+		finding.Level, finding.Remedy = Failure, "flanneld --iface="+reaching[0]
+		finding.Text += fmt.Sprintf(", and the addresses of the other nodes are in the subnet of %s", reaching[0])
+	case used.Link == chosen.Link && len(others) > 0 && len(reached) == 0 && !f.answered():
+		finding.Level, finding.Remedy = Warning, "flannelctl leases list"
+		finding.Text += fmt.Sprintf(", since it has the default route; if the other hosts reach this one by %s, --iface of "+
+			"flanneld has to name it. The addresses of their leases say in whose subnet they are",
+			strings.Join(others, " or "))
+	}
+	return []Finding{finding}
+}
+
+// otherUplinks returns the interfaces that other hosts may know this one by, except one.
+func (f *Facts) otherUplinks(used string) []string {
 	var others []string
 	for _, l := range f.Host.Links {
 		global := slices.ContainsFunc(l.Addrs, func(a linkAddr) bool { return !a.LinkLocal && !f.isOverlay(a.Prefix) })
-		if l.Up && !l.Loopback && l.Name != chosen.Link && global && !isBridge(l.Name) {
+		if l.Up && !l.Loopback && l.Name != used && global && !isBridge(l.Name) {
 			others = append(others, l.Name)
 		}
 	}
-	if len(others) > 0 {
-		finding.Level = Warning
-		finding.Text += fmt.Sprintf(", since it has the default route; if the other hosts reach this one by %s, say so",
-			strings.Join(others, " or "))
-		finding.Remedy = "flanneld --iface=" + others[0]
+	return others
+}
+
+// towardsPeers returns those of some interfaces in whose subnets the addresses of peers are.
+func (f *Facts) towardsPeers(links []string) []string {
+	var towards []string
+	for _, l := range f.Host.Links {
+		of := func(a netip.Addr) bool {
+			return slices.ContainsFunc(l.Addrs, func(on linkAddr) bool { return a.IsValid() && on.Prefix.Contains(a) })
+		}
+		here := func(p node.Peer) bool { return of(p.PublicIP) || of(p.PublicIP6) }
+		if slices.Contains(links, l.Name) && slices.ContainsFunc(f.Peers, here) {
+			towards = append(towards, l.Name)
+		}
 	}
-	return []Finding{finding}
+	return towards
+}
+
+// answered reports whether a peer has answered a probe.
+func (f *Facts) answered() bool {
+	return slices.ContainsFunc(f.Peers, func(p node.Peer) bool {
+		return slices.ContainsFunc(p.Ways, func(w node.Way) bool { return w.Probe != nil && w.Probe.Finding == probe.Well })
+	})
 }
 
 func describeUplink(u uplink.Uplink) string {
@@ -152,7 +198,8 @@ func (f *Facts) isInside(p netip.Prefix) bool {
 	})
 }
 
-// podBridge judges whether the bridge of the pods has an address of the host's subnet.
+// podBridge judges whether the bridge of the pods has an address of the host's subnet. The bridge is another flanneld's
+// where several run.
 func (f *Facts) podBridge() []Finding {
 	own := f.SubnetFile.Subnet
 	for _, l := range f.Host.Links {
@@ -164,15 +211,29 @@ func (f *Facts) podBridge() []Finding {
 			if a.LinkLocal || !subnet.IsValid() || a.Prefix.Masked() == subnet {
 				continue
 			}
-			return []Finding{{Level: Failure, Topic: "bridge", Remedy: "ip link delete cni0",
-				Text: fmt.Sprintf("cni0 has the address %s, which is not in this host's subnet %s: new pods fail with "+
-					`"cni0 already has an IP address different from" while pods are on it; end those pods, or delete the bridge `+
-					"and make its pods again",
-					a.Prefix, subnet)}}
+			return []Finding{f.strangeBridge(a.Prefix, subnet)}
 		}
 		return []Finding{{Level: OK, Topic: "bridge", Text: "cni0 has the address of this host's subnet"}}
 	}
 	return nil
+}
+
+// strangeBridge is the finding about an address of the bridge in another subnet.
+func (f *Facts) strangeBridge(has, subnet netip.Prefix) Finding {
+	if len(f.Daemons) > 1 || f.Network != nil && !f.isOverlay(has) {
+		return Finding{Level: Warning, Topic: "bridge", Remedy: "ip addr show dev cni0; grep . /run/flannel/*.env",
+			Text: fmt.Sprintf("cni0 has the address %s, which is not in this host's subnet %s: it is the bridge of another "+
+				"flanneld or program, and the CNI configuration of this network has to name another one", has, subnet)}
+	}
+	finding := Finding{Level: Failure, Topic: "bridge", Remedy: "ip link delete cni0",
+		Text: fmt.Sprintf("cni0 has the address %s, which is not in this host's subnet %s: new pods fail with "+
+			`"cni0 already has an IP address different from" while pods are on it`, has, subnet)}
+	isPort := func(l link) bool { return l.Master == "cni0" }
+	if slices.ContainsFunc(f.Host.Links, isPort) {
+		finding.Remedy = "bridge link show"
+		finding.Text += "; those that this lists end with their pods, and the next new pod repairs the bridge"
+	}
+	return finding
 }
 
 // ports judges whether another program uses the backend's UDP ports.

@@ -19,7 +19,8 @@ func (f *Facts) node() []Finding {
 	text := "flanneld says that this node is not ready: " + strings.Join(s.Reasons, "; ")
 	advice := status.Advise(*s)
 	if advice == status.Check {
-		return []Finding{{Level: Failure, Topic: "node", Text: text, Remedy: "flannelctl status"}}
+		return []Finding{{Level: Failure, Topic: "node", Remedy: "journalctl -u flanneld -n 50",
+			Text: text + ". The other findings and its log say more"}}
 	}
 	return []Finding{{Level: Failure, Topic: "node", Text: text + ". What to do: " + advice.Text, Remedy: advice.Command}}
 }

@@ -176,11 +176,11 @@ func TestNodeAndRefusedPeers(t *testing.T) {
 	if d := cmp.Diff(want, told(f.node(), nil)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	// Advice to run this very command is none.
+	// Advice that leads back to this very command is none: flannelctl status names it.
 	f.Status.Synced, f.Status.Reasons = true, []string{"the host forwards no IPv4 packet"}
 	f.Status.Uplink.Link, f.Status.Subnet = "eth0", f.Peers[0].Subnet
-	const wantBare = "failure node: flanneld says that this node is not ready: the host forwards no IPv4 packet " +
-		"# flannelctl status\n"
+	const wantBare = "failure node: flanneld says that this node is not ready: the host forwards no IPv4 packet. " +
+		"The other findings and its log say more # journalctl -u flanneld -n 50\n"
 	if d := cmp.Diff(wantBare, told(f.node(), nil)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -227,7 +227,7 @@ func (f *Facts) leftovers() []Finding {
 		for prefix, program := range otherCNI {
 			if strings.HasPrefix(l.Name, prefix) && !seen[program] {
 				seen[program] = true
-				found = append(found, Finding{Level: Warning, Topic: "CNI", Remedy: "ip link delete " + l.Name,
+				found = append(found, Finding{Level: Warning, Topic: "CNI", Remedy: "ip -d link show " + l.Name,
 					Text: fmt.Sprintf("%s left the device %s, or still runs; "+
 						"two CNI programs change each other's rules", program, l.Name)})
 			}

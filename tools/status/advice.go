@@ -1,6 +1,9 @@
 package status
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 )
@@ -33,6 +36,12 @@ var faults = map[lease.Fault]Advice{
 // Check is the advice where nothing more is known.
 var Check = Advice{"look for the cause on this host", "flannelctl check"}
 
+// leadsNowhere reports whether a reason says that this host's own kernel has no way to the datastore. It says so of
+// an address; a name that does not resolve may have other causes.
+func leadsNowhere(reason string) bool {
+	return strings.Contains(reason, "network is unreachable") || strings.Contains(reason, "no route to host")
+}
+
 // Advise returns the advice for the most basic reason why a node is not ready; the zero
 // value for a node that is ready.
 func Advise(s node.Status) Advice {
@@ -45,6 +54,9 @@ func Advise(s node.Status) Advice {
 		return Advice{}
 	case faults[s.StoreFault] != Advice{}:
 		return faults[s.StoreFault]
+	case !s.Synced && slices.ContainsFunc(s.Reasons, leadsNowhere):
+		return Advice{"this host has no way to the datastore: look whether its interface is up and has its address and " +
+			"routes. The datastore itself may be well", "ip -br addr; ip route"}
 	case !s.Synced:
 		return Advice{"start the datastore, or correct the flags of flanneld that name it (--etcd-endpoints, --remote, " +
 			"--kube-api-url). This asks it from here", "flannelctl config get --etcd-endpoints=URL"}

@@ -137,6 +137,10 @@ func TestAdvice(t *testing.T) {
 			r.Synced, r.Backend = false, ""
 			r.Fenced = true
 		}},
+		{"ip -br addr; ip route", func(r *Result) {
+			r.Synced = false
+			r.Reasons = []string{"the datastore does not answer: dial tcp 192.168.64.254:2379: connect: network is unreachable"}
+		}},
 		{"flannelctl config set FILE", func(r *Result) { r.Backend, r.Uplink = "", uplink.Uplink{} }},
 		{"flanneld --iface=NAME", func(r *Result) { r.Uplink, r.Subnet = uplink.Uplink{}, lease.Key{} }},
 		{"flannelctl leases list", func(r *Result) { r.Fenced, r.Lanes[0].AsDesired = true, false }},

@@ -317,11 +317,15 @@ func (w *walk) route() error {
 	return nil
 }
 
-// foreignRoute returns the route inside flannel's networks, of another program, that the
-// packet takes.
+// foreignRoute returns another program's route that leads packets to a node's pods past flannel. It is no wider than
+// flannel's networks: a wider one, such as the default route, takes the packet only because flannel's is missing.
 func (w *walk) foreignRoute() (best dataplane.Route, ok bool) {
 	best, ok = w.best(w.Flow.Dst)
-	return best, ok && best.Link == w.out.Link && best.Protocol != dataplane.Protocol
+	peer, known := w.peerOf(w.Flow.Dst)
+	if !ok || !known || peer.State == node.PeerRefused || best.Link != w.out.Link || best.Protocol == dataplane.Protocol {
+		return best, false
+	}
+	return best, slices.ContainsFunc(w.known.Networks, func(n netip.Prefix) bool { return cidr.Contains(n, best.Dst) })
 }
 
 // best returns the route to a pod with the longest prefix.
