@@ -183,7 +183,11 @@ func (n *Node) problemsByPeer() map[lease.Key][]string {
 		return problems
 	}
 	for _, l := range n.served() {
-		if n.network.backend.LeavesOut(l) {
+		if n.network.backend.LeavesOut(l) && n.network.backend.FallsBack(l) {
+			text := "its record offers no encrypting backend any more, though an earlier one did: packets to it are dropped " +
+				"until it does again, since another program may have written the record"
+			problems[l.Key] = append(problems[l.Key], text)
+		} else if n.network.backend.LeavesOut(l) {
 			text := fmt.Sprintf("its record is of backend %q, and this node runs %q: that node has another network "+
 				"config, or another version that does not know it", l.Attrs.BackendType, n.network.backend.Type())
 			problems[l.Key] = append(problems[l.Key], text)

@@ -32,6 +32,7 @@ type saved struct {
 	Policies bool             `json:",omitempty"`
 	Ways     []config.Backend `json:",omitempty"` // the present backend and the former ones
 	Began    Began            `json:",omitzero"`
+	Followed []netip.Prefix   `json:",omitempty"` // see [ways.Set.Recall]
 
 	Lost      []*lease.Lease `json:",omitempty"` // peers that the datastore lost by accident
 	LostUntil time.Time      // end of the period for which they are kept
@@ -87,7 +88,8 @@ func (n *Node) state() saved {
 		Expires: n.lease.grant.Expires,
 		Holding: n.marks(), Policies: n.host.policies,
 		Ways: n.network.backend.Objects(), Began: n.network.change.began,
-		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
+		Followed: n.network.backend.Followed(),
+		Lost:     n.store.lost.peers, LostUntil: n.store.lost.until,
 		Unproven: n.store.view.Beside != nil && n.network.history == 0,
 		Apart:    n.apart(),
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type transition struct {
 	bare   time.Time            // since when nothing guards an unencrypted device; zero: something does, or there is none
 	silent map[string]time.Time // since when no record of the node offers a former backend, by identity
 	lacks  map[string]error     // why the host cannot have devices of a backend, by identity
+	learnt *lease.Snapshot      // whose records the node has looked through for those that offer an encrypting backend
 }
 
 // Began is the moment since which the node's record offers the backend of the network config.
@@ -94,7 +96,8 @@ func (n *Node) useWays(set *ways.Set) {
 	case s.before == nil:
 		s.before = n.plainUntil(s.since)
 	}
-	s.backend = set.Since(s.since, s.before)
+	s.backend = set.Since(s.since, s.before).Recall(n.followed())
+	s.change.learnt = nil
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
 		delete(n.host.handover.saved, link)
@@ -150,6 +153,8 @@ func (n *Node) followWays() {
 	if len(set.Former()) == 0 {
 		return
 	}
+	n.learnFollowed()
+	set = n.network.backend
 	if n.lease.grant == nil || !set.Announces(&n.lease.grant.Attrs) {
 		c.told = time.Time{}
 	} else if c.told.IsZero() {
@@ -160,6 +165,24 @@ func (n *Node) followWays() {
 	}
 	n.endFormer()
 	n.endUnguarded()
+}
+
+// followed returns the subnets of the peers that have followed to an encrypting backend: see [ways.Set.Recall].
+func (n *Node) followed() []netip.Prefix {
+	if n.network.backend == nil && n.store.saved != nil {
+		return n.store.saved.Followed
+	}
+	return n.network.backend.Followed()
+}
+
+// learnFollowed remembers the subnets of the peers that offer an encrypting backend.
+func (n *Node) learnFollowed() {
+	s := &n.network
+	if s.change.learnt == n.store.snap {
+		return
+	}
+	s.change.learnt = n.store.snap
+	s.backend = s.backend.Learn(n.served())
 }
 
 // role tells the ways of the set apart, as of the last step.

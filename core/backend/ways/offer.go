@@ -92,16 +92,21 @@ func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
 		return 0, true // the backend itself judges the record
 	}
 	best, rank := -1, 0
+	usable := func(i int) bool {
+		return s.ways[i].carries(f) && !(s.isGuarded(i) && (s.ending[s.ways[i].id] || s.FallsBack(l)))
+	}
 	for i, w := range s.ways {
-		if !w.carries(f) || s.ending[w.id] && s.isGuarded(i) || !s.offers(l, w.id) {
+		if !usable(i) || !s.offers(l, w.id) {
 			continue
 		}
 		if r := s.rank(i, l); r > rank {
 			best, rank = i, r
 		}
 	}
-	if best < 0 {
-		best = slices.IndexFunc(s.ways, func(w way) bool { return w.carries(f) && s.standsFor(w, l) })
+	for i := 0; best < 0 && i < len(s.ways); i++ {
+		if usable(i) && s.standsFor(s.ways[i], l) {
+			best = i
+		}
 	}
 	return best, best >= 0
 }
@@ -153,7 +158,7 @@ func (s *Set) PublishedKeys(a *lease.Attrs) []dataplane.WGPeerKey {
 // the address alone, and hears a peer before the peer's record offers the way, and so does one that
 // already has a session with the peer. Where the present way encrypts, a plain one hears no peer that has followed.
 func (s *Set) hears(i int, l *lease.Lease) bool {
-	if s.isGuarded(i) && !s.admits && s.Follows(l) {
+	if s.isGuarded(i) && (!s.admits && s.Follows(l) || s.FallsBack(l)) {
 		return false
 	}
 	next := l.Attrs.Ways.Next

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/gaissmai/bart"
+
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -23,6 +25,8 @@ type Set struct {
 	admits bool            // see [Set.Admitting]
 
 	preparing bool // see [Set.Preparing]
+
+	followed *bart.Lite // see [Set.Recall]; nil: none
 
 	since  int64                      // see [Set.Since]
 	before map[lease.Key]*lease.Lease // likewise
