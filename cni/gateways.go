@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/flanneld/flannel/internal/files"
 	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
@@ -84,5 +83,5 @@ func (c conf) noteGateways(bridge string, env subnetEnv) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(c.gatewaysPath(), text, 0o600, renameio.WithTempDir(filepath.Dir(c.gatewaysPath())))
+	return files.Replace(c.gatewaysPath(), text, 0o600)
 }

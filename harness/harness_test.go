@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if filepath.Base(os.Args[0]) == killedName {
+		fmt.Fprintln(os.Stderr, becomeKilled()) // it returns errors only
+		os.Exit(1)
+	}
 	if os.Getenv(victimEnv) != "" {
 		harness.Reexec()
 		victim()

@@ -17,9 +17,9 @@ import (
 
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
-	"github.com/google/renameio/v2"
 
 	"github.com/flanneld/flannel/cni"
+	"github.com/flanneld/flannel/internal/files"
 )
 
 // The names that the files get (interop 4.3).
@@ -142,13 +142,5 @@ func put(path string, data []byte, mode fs.FileMode) (changed bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return false, err
 	}
-	pending, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(mode))
-	if err != nil {
-		return false, err
-	}
-	defer pending.Cleanup()
-	if _, err := pending.Write(data); err != nil {
-		return false, err
-	}
-	return true, pending.CloseAtomicallyReplace()
+	return true, files.Replace(path, data, mode)
 }

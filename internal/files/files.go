@@ -11,24 +11,41 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 )
 
-// leftAfter is the age from which a temporary file is left of a killed process: no write takes that long.
-const leftAfter = time.Minute
+// attempts is how often Replace begins anew after another process has taken its temporary file for a left one.
+const attempts = 3
+
+// errTaken means that another process has just opened the temporary file, to remove it.
+var errTaken = errors.New("another process removes the temporary file")
 
 // Replace replaces the file at path atomically by one with exactly this mode. It removes the temporary files that
 // processes killed in the middle have left beside it.
-func Replace(path string, data []byte, mode fs.FileMode) error {
-	dir, name := filepath.Split(path)
-	Sweep(dir, name)
+func Replace(path string, data []byte, mode fs.FileMode) (err error) {
+	Sweep(filepath.Split(path))
+	for range attempts {
+		err = replace(path, data, mode)
+		if !errors.Is(err, errTaken) && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+func replace(path string, data []byte, mode fs.FileMode) error {
 	// Not renameio.WriteFile: it keeps the mode of the old file.
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(mode))
 	if err != nil {
 		return err
 	}
+	held, err := hold(f.File)
+	if err != nil {
+		return errors.Join(err, f.Cleanup())
+	}
+	defer unix.Close(held)
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.CloseAtomicallyReplace()
@@ -39,20 +56,41 @@ func Replace(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// Sweep removes the old temporary files of a file in a folder; of all files there for the name "".
+// hold locks a temporary file until the descriptor that it returns is closed, or the process has ended: the kernel
+// knows then that no process writes the file. A file system without locks keeps the files that kills leave.
+func hold(f *os.File) (fd int, err error) {
+	fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("write %s: %w", f.Name(), err)
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return 0, errors.Join(fmt.Errorf("write %s: %w", f.Name(), errTaken), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// Sweep removes the temporary files of a file in a folder that no process writes; of all files there for the name "".
 func Sweep(dir, name string) {
 	entries, err := os.ReadDir(filepath.Clean(dir))
 	if err != nil {
 		return // there is none, or the write says what is wrong
 	}
 	for _, e := range entries {
-		if !temporary(e.Name(), name) {
-			continue
+		if e.Type().IsRegular() && temporary(e.Name(), name) {
+			removeLeft(filepath.Join(dir, e.Name()))
 		}
-		info, err := e.Info()
-		if err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > leftAfter {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // another process may have removed it
-		}
+	}
+}
+
+// removeLeft removes a temporary file unless a process writes it.
+func removeLeft(path string) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return // another process has removed it
+	}
+	defer f.Close()
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		_ = os.Remove(path) // another process may have removed it
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/google/renameio/v2"
+	"github.com/flanneld/flannel/internal/files"
 )
 
 // fileMode lets every user read the file: it holds no secret.
@@ -32,13 +32,5 @@ func Write(path string, data []byte) error {
 	if err == nil && !info.Mode().IsRegular() {
 		return os.WriteFile(path, data, fileMode)
 	}
-	pending, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(fileMode))
-	if err != nil {
-		return err
-	}
-	defer pending.Cleanup()
-	if _, err := pending.Write(data); err != nil {
-		return err
-	}
-	return pending.CloseAtomicallyReplace()
+	return files.Replace(path, data, fileMode)
 }

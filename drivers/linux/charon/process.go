@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/internal/files"
 )
 
 // places are where charon may be, in order, after $PATH (interop 6.6).
@@ -130,7 +131,7 @@ charon {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(text), 0o600)
+	return files.Replace(path, []byte(text), 0o600)
 }
 
 // answer is the pause between two attempts to reach a socket that does not exist yet.
