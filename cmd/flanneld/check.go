@@ -26,6 +26,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--subnet-file is empty; it must name a file")
 	case o.probeInterval != 0 && o.probeInterval < minProbeInterval:
 		return fmt.Errorf("--probe-interval is %s; it must be %s or more, or 0", o.probeInterval, minProbeInterval)
+	case o.probeUnreadyAfter < 0:
+		return fmt.Errorf("--probe-unready-after is %s; it must be 0 or more", o.probeUnreadyAfter)
 	case o.ifaceFromNode && !o.kube.On:
 		return fmt.Errorf("--iface-from-node needs --kube-subnet-mgr: in etcd there is no node object")
 	case o.healthzPort > 65535:

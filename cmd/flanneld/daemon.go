@@ -234,8 +234,10 @@ func (o *options) nodeOptions() node.Options {
 		ExitOnLoss:   o.onLeaseLost.value == onLossExit,
 		Rand:         rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 
-		ProbeInterval: o.probeInterval,
-		TrustConfig:   o.trustsConfig(),
+		ProbeInterval:     o.probeInterval,
+		ProbeUnreadyAfter: o.probeUnreadyAfter,
+
+		TrustConfig: o.trustsConfig(),
 	}
 }
 

@@ -60,6 +60,7 @@ func TestDefaults(t *testing.T) {
 		"metrics":                      "true",
 		"metrics-per-peer":             "false",
 		"probe-interval":               "1m0s",
+		"probe-unready-after":          "30s",
 		"version":                      "false",
 		"v":                            "0",
 		"vmodule":                      "",

@@ -22,7 +22,7 @@ var groups = [...]struct {
 		"backend-change-limit"}},
 	{"Several networks", []string{"networks", "watch-networks", "subnet-dir"}},
 	{"Health, log, version", []string{"healthz-ip", "healthz-port", "healthz-status", "metrics", "metrics-per-peer",
-		"probe-interval", "v", "vmodule", "log_backtrace_at", "version"}},
+		"probe-interval", "probe-unready-after", "v", "vmodule", "log_backtrace_at", "version"}},
 	{"Firewall", []string{"ip-masq", "ip-masq-fully-random-disable", "iptables-forward-rules", "iptables-resync",
 		"ip-forward", "ip-blackhole-route", "next-hop-objects"}},
 	{"IPsec", []string{"charon-exec-path", "charon-vici-uri"}},

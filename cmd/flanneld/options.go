@@ -60,6 +60,7 @@ type options struct {
 	healthzStatus                bool
 	metrics, metricsPerPeer      bool
 	probeInterval                time.Duration
+	probeUnreadyAfter            time.Duration
 	version                      bool
 	installCNI                   bool
 	cni                          install.Files
@@ -166,6 +167,8 @@ func (o *options) defineProcess(fs *flag.FlagSet) {
 	fs.BoolVar(&o.metricsPerPeer, "metrics-per-peer", false, "add series for each peer to /metrics")
 	fs.DurationVar(&o.probeInterval, "probe-interval", time.Minute,
 		"how often to probe each peer, as a `time` of 1s or more; 0: never")
+	fs.DurationVar(&o.probeUnreadyAfter, "probe-unready-after", 30*time.Second,
+		"`time` for which all of two or more peers answer no probe before /readyz fails; 0: it never fails for that")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 }
 

@@ -46,6 +46,7 @@ var onlyFlags = map[string]string{
 	"Uplink.NodeIPs":    "the same",
 	"Firewall.Guards":   "no flag sets them: the node makes them while the backend changes",
 	"Firewall.NoRandom": "one word of a rule, which the tests of core/firewall hold",
+	"ProbeUnreadyAfter": "a period: without probes it means nothing; the tests of core/node hold it",
 	"Rules":             "a period: scenarios run with the default",
 	"RenewMargin":       "the same; the tests of core/node change it",
 	"ChangeLimit":       "the same; the tests of core/node hold it",

@@ -37,9 +37,12 @@ type Options struct {
 	TrustConfig bool
 	// ProbeInterval is the time between two examinations of a peer; 0: none.
 	ProbeInterval time.Duration
-	Rand          *rand.Rand // the only source of randomness
-	Previous      lease.Key  // from the subnet file of the last run; may be invalid
-	Saved         []byte     // from the state file of the last run; may be nil
+	// ProbeUnreadyAfter is how long all peers have to be silent before the node is not ready; 0: it stays ready.
+	ProbeUnreadyAfter time.Duration
+
+	Rand     *rand.Rand // the only source of randomness
+	Previous lease.Key  // from the subnet file of the last run; may be invalid
+	Saved    []byte     // from the state file of the last run; may be nil
 }
 
 // Input holds the news since the last Step. A nil member means no news of its kind.

@@ -26,9 +26,9 @@ func (e Event) Notice() string {
 		return "UplinkMoved"
 	case "config-refused":
 		return "NetworkConfigRefused"
-	case "peers-silent":
+	case "peers-silent", "no-peer-answers":
 		return "PeersUnreachable"
-	case "peers-answer":
+	case "peers-answer", "some-peer-answers":
 		return "PeersReachable"
 	}
 	return ""

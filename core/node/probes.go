@@ -21,8 +21,8 @@ const (
 	findingsPeriod = time.Minute
 )
 
-// probeState holds whether the peers answer. The checksums of a device depend on it,
-// see followChecksums, and no other decision of the node.
+// probeState holds whether the peers answer. The checksums of a device and readiness depend on it, see
+// followChecksums and followCutOff, and no other decision of the node.
 type probeState struct {
 	prober  *probe.Prober // nil: probing is off
 	watched watched
@@ -31,6 +31,7 @@ type probeState struct {
 	logged  int       // findings since loggedFrom
 	from    time.Time // the beginning of the period in which they were logged
 	silence silence
+	cutOff  string // why the node is not ready although the host is as desired: no peer answers; empty: it may be
 }
 
 // watched holds the inputs of the list of peers to probe.
@@ -110,6 +111,7 @@ func (n *Node) watchPeers() {
 	s.waits, s.watched = false, now
 	s.due = n.now.Add(watchEvery)
 	s.prober.Watch(n.now, n.targets(now.mtu))
+	n.followCutOff()
 }
 
 // targets returns the peers that the host is programmed for, in each family. Where the
@@ -194,6 +196,7 @@ func (n *Node) probed(p Probed) {
 		unable = "no peer can be probed: " + text
 	}
 	n.once(Warning, "probe-unable", unable)
+	n.followCutOff()
 	n.followSilence()
 	n.followChecksums()
 }

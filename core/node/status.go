@@ -106,7 +106,7 @@ type Status struct {
 	Repairs     []Repair      `json:"Repairs"`     // the last ones, newest first
 	FailingFor  int           `json:"FailingFor"`  // looks and plans of the host since its last empty diff
 	Lanes       []LaneStatus  `json:"Lanes"`       // the parts of the host
-	Probes      probe.Summary `json:"Probes"`      // whether the peers answer; readiness does not depend on it
+	Probes      probe.Summary `json:"Probes"`      // whether the peers answer
 	// The supervisor fills in the following fields.
 	Unhealthy []string      `json:"Unhealthy"` // reasons for a restart
 	Version   string        `json:"Version"`   // of the program
@@ -295,7 +295,7 @@ func (n *Node) storeFault() lease.Fault {
 }
 
 // reasons lists why the node is not ready, most basic first: the store, the
-// config, the lease, each lane, and the files.
+// config, the lease, each lane, the files, and the peers' silence.
 func (n *Node) reasons() (rs []string) {
 	say := func(bad bool, format string, args ...any) {
 		if bad {
@@ -330,6 +330,7 @@ func (n *Node) reasons() (rs []string) {
 	text := n.subnetFile()
 	unwritten := text != nil && !bytes.Equal(n.files.subnet, text)
 	say(unwritten, "the subnet file is not written%s", because(n.files.errs[SubnetFile]))
+	say(n.probes.cutOff != "", "%s", n.probes.cutOff)
 	return rs
 }
 

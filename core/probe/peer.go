@@ -67,6 +67,7 @@ type seen struct {
 	samples uint8
 	answers bool // the address in the subnet has answered once, so it exists
 	uplink  bool // the uplink of the silent peer answered
+	reached bool // an examination has ended with an answer
 }
 
 // asked returns the address whose answers count in this examination.
@@ -254,6 +255,7 @@ func (x *peer) conclude(now time.Time, tcp bool) {
 		x.finding, x.since = finding, since
 	}
 	x.last = finding
+	x.reached = x.reached || finding != Unreachable
 	x.at, x.address = now, x.asked()
 	x.begin()
 }

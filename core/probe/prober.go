@@ -19,6 +19,9 @@ const (
 	roundGap = perRound * time.Second / Rate
 )
 
+// hurry is the pause between two examinations of a silent peer while no peer answers.
+const hurry = 10 * time.Second
+
 // Grace is how long a new peer is left alone. It may not know this host yet, so that a probe
 // of it tells nothing. WireGuard would even suffer: a probe begins a handshake, and if it gets no
 // answer, or if the peer's first packet begins one at the same moment, the kernel of neither host
@@ -178,9 +181,9 @@ func (p *Prober) Answered(now time.Time, a Answer) (Change, bool) {
 		p.examined.push(x)
 		return Change{}, false
 	}
-	x.due = now.Add(p.jitter())
-	p.waiting.push(x)
 	p.totals.changed(x, counted)
+	x.due = now.Add(p.jitter(p.pause(x)))
+	p.waiting.push(x)
 	if x.last == before {
 		return Change{}, false
 	}
@@ -190,9 +193,18 @@ func (p *Prober) Answered(now time.Time, a Answer) (Change, bool) {
 // Unable returns why the last probe could not be sent; empty: it was.
 func (p *Prober) Unable() string { return p.totals.unable }
 
-// jitter returns about an interval, ±20 %, so that nodes started together drift apart.
-func (p *Prober) jitter() time.Duration {
-	return p.interval*4/5 + time.Duration(p.rand.Int64N(int64(p.interval)*2/5+1))
+// pause returns the time until the next examination of a peer: an interval, or less for a peer that has fallen
+// silent while no peer answers, so that the node learns soon whether that lasts.
+func (p *Prober) pause(x *peer) time.Duration {
+	if x.reached && x.finding == Unreachable && !p.totals.answered() {
+		return min(p.interval, hurry)
+	}
+	return p.interval
+}
+
+// jitter returns about d, ±20 %, so that nodes started together drift apart.
+func (p *Prober) jitter(d time.Duration) time.Duration {
+	return d*4/5 + time.Duration(p.rand.Int64N(int64(d)*2/5+1))
 }
 
 // Heard records which probes of other daemons have arrived, and whether the host

@@ -122,7 +122,8 @@ func NodeOptions(top lang.Topology) node.Options {
 
 		NextHopsFrom: top.NextHops,
 
-		ProbeInterval: top.Probes,
+		ProbeInterval:     top.Probes,
+		ProbeUnreadyAfter: 30 * time.Second,
 	}
 }
 
