@@ -60,6 +60,31 @@ func InForce(have *dataplane.State, f cidr.Family, network netip.Prefix, guards 
 	return !slices.ContainsFunc(guards, func(g Guard) bool { return !held(g) })
 }
 
+// HasGuards reports whether a chain of a host holds guards, of any network.
+func HasGuards(have *dataplane.State) bool {
+	for key, c := range have.Chains {
+		if key.Hook == dataplane.Input && c.Rules != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// KeepGuards adds to the wanted chains the guards that the host has for some networks.
+func (w *Wanted) KeepGuards(have *dataplane.State, networks []netip.Prefix) {
+	for key, c := range have.Chains {
+		rules, err := c.Rules.List()
+		if key.Hook != dataplane.Input || err != nil {
+			continue
+		}
+		wanted, _ := w.Chains.Chains[key].Rules.List()
+		own := minus(rules, guardsOfOthers(rules, networks))
+		if kept := append(wanted, minus(own, wanted)...); len(kept) > 0 {
+			w.Chains.AddChain(dataplane.Chain{ChainKey: key, Jump: dataplane.Placed, Rules: dataplane.MakeRules(kept...)})
+		}
+	}
+}
+
 // guardsOfOthers returns the rules of a chain at the hook input that belong to networks of other daemons.
 func guardsOfOthers(rules []dataplane.Rule, networks []netip.Prefix) []dataplane.Rule {
 	ours := func(r dataplane.Rule) bool {

@@ -38,10 +38,16 @@ type aim struct {
 	own   lease.Key
 	apart []netip.Prefix
 	guard [2][]firewall.Guard
+
+	leaves bool // see [Node.leaves]
+}
+
+func (n *Node) aims() aim {
+	return aim{n.network.config, n.lease.self.Key, n.apart(), n.guards(), n.leaves()}
 }
 
 func (a aim) same(b aim) bool {
-	return a.own == b.own && a.net.V4 == b.net.V4 && a.net.V6 == b.net.V6 &&
+	return a.own == b.own && a.leaves == b.leaves && a.net.V4 == b.net.V4 && a.net.V6 == b.net.V6 &&
 		a.net.EnableNFTables == b.net.EnableNFTables && slices.Equal(a.apart, b.apart) &&
 		slices.EqualFunc(a.guard[cidr.V4], b.guard[cidr.V4], firewall.Guard.Same) &&
 		slices.EqualFunc(a.guard[cidr.V6], b.guard[cidr.V6], firewall.Guard.Same)
@@ -68,18 +74,15 @@ func (p firewallPart) watches() bool {
 // filters reports whether rules are desired.
 func (n *Node) filters() bool {
 	guards := n.guards()
-	return n.opts.Firewall.Any() || len(guards[cidr.V4])+len(guards[cidr.V6]) > 0
+	return n.opts.Firewall.Any() || len(guards[cidr.V4])+len(guards[cidr.V6]) > 0 || n.leaves()
 }
 
 func (p firewallPart) follow() bool {
 	n := p.n
-	if n.removal.begun() {
-		return true
-	}
-	if !n.network.known || !n.lease.self.Key.IsValid() {
+	if !n.removal.begun() && (!n.network.known || !n.lease.self.Key.IsValid()) {
 		return false
 	}
-	if a := (aim{n.network.config, n.lease.self.Key, n.apart(), n.guards()}); !a.same(n.firewall.aim) {
+	if a := n.aims(); !a.same(n.firewall.aim) {
 		n.firewall.aim = a
 		n.lanes[FirewallLane].retarget(n.now)
 	}
@@ -118,6 +121,9 @@ func (p firewallPart) compare() ([]dataplane.Op, bool) {
 		opts = firewall.Options{}
 	}
 	wanted := firewall.Render(opts, f.aim.net, f.aim.own, f.facts, f.aim.apart...)
+	if f.aim.leaves {
+		wanted.KeepGuards(f.have, n.host.networks)
+	}
 	wanted.Keep(f.have, n.host.networks)
 	if failures := n.lanes[FirewallLane].failures; len(failures) > 0 && !n.guardsInForce() {
 		wanted.Notes = append(wanted.Notes, "the packet filter does not keep other hosts than peers from the unencrypted "+

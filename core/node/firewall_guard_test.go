@@ -151,3 +151,96 @@ func TestNewNodeIsGuarded(t *testing.T) {
 	w.wantOffered("after the guard", true)
 	w.wantRouteBy("after the guard", "10.5.4.0/24", "flannel.1")
 }
+
+// TestGuardGoesAfterTheDevice: at the end of a change the guard stays until the unencrypted device has gone, also if
+// the kernel does not delete that for a while, the daemon is started again meanwhile, or the network is removed.
+func TestGuardGoesAfterTheDevice(t *testing.T) {
+	ended := strings.TrimSuffix(wireguardConfig, "}") + `,"Formerly":[]}`
+	for name, restarts := range map[string]bool{"in one run": false, "with a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			w := guarding(t, func(*Options) {}, func(f *fakeFirewall) {})
+			isLink := func(op dataplane.Op) bool { l, ok := op.Object.(dataplane.Link); return ok && l.Name == "flannel.1" }
+			stuck := true
+			w.applyErr = func(op dataplane.Op) error {
+				if isLink(op) && op.Verb == dataplane.Delete && stuck {
+					return errors.New("device or resource busy")
+				}
+				return nil
+			}
+			w.firewall.refuse = func(op dataplane.Op) error {
+				_, has := w.host.Links["flannel.1"]
+				if c := op.Object.(dataplane.Chain); c.Hook == dataplane.Input && has &&
+					(op.Verb == dataplane.Delete || !strings.Contains(string(c.Rules), "udp 8472 drop")) {
+					t.Errorf("while the device exists: %s", op)
+				}
+				return nil
+			}
+			w.configure(ended)
+			w.pass(linger + 10*time.Second)
+			w.wantDevice("while the kernel refuses", true)
+			if restarts {
+				w.pass(time.Minute) // the state file is written
+				w.start()
+				w.tell()
+				w.pass(time.Minute)
+				w.wantDevice("after the restart", true)
+			}
+			if w.n.network.backend.Has(vxlanID) || w.chains() == "" {
+				t.Errorf("the change is not over, or nothing is left of the guard: %q", w.chains())
+			}
+			stuck = false
+			w.pass(time.Minute)
+			w.wantDevice("at the end", false)
+			if w.chains() != "" {
+				t.Errorf("at the end: %s", w.chains())
+			}
+		})
+	}
+}
+
+// TestNoOpenDeviceWithoutAGuard: an unencrypted device that exists before its guard goes as soon as the node has turned
+// out to be unable to make one, and comes back with the guard.
+func TestNoOpenDeviceWithoutAGuard(t *testing.T) {
+	for name, c := range harms {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, vxlanConfig)
+			w.firewall.bothFlavours()
+			usable := w.firewall.facts
+			w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
+			w.put(vxlanPeer("10.5.3.0-24", 4))
+			w.tell()
+			w.pass(time.Second)
+			c.harm(&w.firewall)
+			w.run(hint(FirewallLane))
+			w.configure(wireguardConfig)
+			w.pass(prepareFor - time.Second)
+			w.wantDevice("while the node prepares", true)
+			w.tell()
+			w.pass(2 * time.Second)
+			w.wantDevice("without a guard", false)
+			w.firewall.facts, w.firewall.refuse = usable, nil
+			w.run(hint(FirewallLane))
+			w.pass(20 * time.Second)
+			w.wantDevice("with a guard", true)
+			w.wantRouteBy("with a guard", "10.5.3.0/24", "flannel.1")
+		})
+	}
+}
+
+// TestGuardComesBeforeItIsNeeded: the guard is in force when the node begins to use the encrypting backend.
+func TestGuardComesBeforeItIsNeeded(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.firewall.bothFlavours()
+	w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
+	p := vxlanPeer("10.5.3.0-24", 4)
+	w.put(p)
+	w.tell()
+	w.pass(time.Second)
+	w.configure(wireguardConfig)
+	w.pass(prepareFor - time.Second)
+	w.guardIs(t, "of 10.5.0.0/16 in lo return; of 10.5.0.0/16 udp 8472 from "+p.Attrs.PublicIP.String()+
+		"/32 return; of 10.5.0.0/16 udp 8472 drop", true)
+	if len(w.n.network.backend.Guarded()) != 0 {
+		t.Error("the node does not prepare")
+	}
+}

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/firewall"
 )
 
-// guardWithin is the longest time for which an unencrypted device stays open to all hosts beside an encrypting backend.
+// guardWithin is the longest time for which a node waits for the guard of an unencrypted device.
 const guardWithin = time.Minute
 
 // guards returns the packets of the underlay that only some hosts may send to this one, by the family of
@@ -38,27 +38,47 @@ func (n *Node) guardsInForce() bool {
 	return true
 }
 
-// closed returns the former ways whose devices the node must not make before their guards are in force. Devices that
-// are there stay open for [guardWithin], since peers use them.
+// closed returns the previous backends whose devices the node must not have before their guards are in force. Devices
+// that exist stay, since peers use them, until the host has turned out to lack a guard that the node cannot make.
 func (n *Node) closed() map[string]bool {
 	closed := map[string]bool{}
 	if n.host.have == nil || n.guardsInForce() {
 		return closed
 	}
-	there := func(link string) bool { _, ok := n.host.have.Links[link]; return ok }
+	l := n.lanes[FirewallLane]
+	cannot := !l.fresh && (l.clean && n.firewall.have != nil || len(l.failures) > 0 || l.lookErr != nil)
+	exists := func(link string) bool { _, ok := n.host.have.Links[link]; return ok }
 	for _, id := range n.network.backend.Guarded() {
-		if !slices.ContainsFunc(n.network.backend.Links(id), there) {
+		if cannot || !slices.ContainsFunc(n.network.backend.Links(id), exists) {
 			closed[id] = true
 		}
 	}
 	return closed
 }
 
+// leaves reports whether the host may have a device of a backend that is no longer in use, and a guard that belongs to
+// it: the guard goes after the device.
+func (n *Node) leaves() bool {
+	if n.firewall.have == nil || !firewall.HasGuards(n.firewall.have) {
+		return false
+	}
+	if n.host.have == nil {
+		return true
+	}
+	used := n.network.backend.Extent().Links
+	for name := range n.host.have.Links {
+		if n.host.links[name] && (n.removal.begun() || !slices.Contains(used, name)) {
+			return true
+		}
+	}
+	return false
+}
+
 // endUnguarded ends the former ways whose guards the host cannot hold.
 func (n *Node) endUnguarded() {
 	c, set := &n.network.change, n.network.backend
 	switch {
-	case n.guardsInForce():
+	case len(set.Guarded()) == 0, n.guardsInForce():
 		c.bare = time.Time{}
 		return
 	case c.bare.IsZero():

@@ -354,8 +354,7 @@ func (n *Node) hostRests() bool {
 // firewallRests reports whether the firewall is as the present config and lease want it: while a look is under
 // way, the lane does not know yet that it is for others.
 func (n *Node) firewallRests() bool {
-	now := aim{n.network.config, n.lease.self.Key, n.apart(), n.guards()}
-	return n.lanes[FirewallLane].clean && now.same(n.firewall.aim)
+	return n.lanes[FirewallLane].clean && n.aims().same(n.firewall.aim)
 }
 
 // forgetOld ends the ownership of former devices and networks once the host

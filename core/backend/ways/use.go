@@ -46,15 +46,19 @@ func (s *Set) Uses(env backend.Env, self backend.Self, peers []*lease.Lease) []U
 var protocols = map[dataplane.LinkKind]uint8{dataplane.LinkVXLAN: 17, dataplane.LinkIPIP: 4}
 
 // needsGuard reports whether a way is plain beside a present one that encrypts, and the kernel takes its packets from
-// any host. The packet path of udp judges senders itself.
+// any host. The packet path of udp judges senders itself. The guard is there before the node uses the present way.
 func (s *Set) needsGuard(i int) bool {
-	return s.isGuarded(i) && protocols[s.ways[i].spec.DeviceKind] != 0
+	used := *s
+	if s.preparing {
+		used.down = nil
+	}
+	return used.isGuarded(i) && protocols[s.ways[i].spec.DeviceKind] != 0
 }
 
-// Guarded returns the ways for which [Set.Guards] are wanted.
+// Guarded returns the ways whose devices must not be open without [Set.Guards].
 func (s *Set) Guarded() (ids []string) {
 	for i, w := range s.ways {
-		if s.needsGuard(i) {
+		if s.isGuarded(i) && s.needsGuard(i) {
 			ids = append(ids, w.id)
 		}
 	}
