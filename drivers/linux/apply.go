@@ -65,12 +65,14 @@ func (a *applier) one(i int, op dataplane.Op) error {
 		return a.nextHop(i, op.Verb, o)
 	case dataplane.Route:
 		return a.route(i, op.Verb, o)
+	}
+	a.flush()
+	switch o := op.Object.(type) {
 	case dataplane.Peer:
 		return a.d.proxies.applyPeer(op.Verb, o)
 	case dataplane.WGPeer:
 		return a.wgPeer(op.Verb, o)
 	}
-	a.flush()
 	a.there = [2]*routeList{} // a link or an address takes its routes along
 	switch o := op.Object.(type) {
 	case dataplane.Link:
