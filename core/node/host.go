@@ -200,6 +200,7 @@ func (n *Node) diff(want *dataplane.State) reconcile.Plan {
 		Recreate:  h.recreate,
 		KeepMTU:   h.keepMTU,
 		Denied:    h.denied,
+		Receiving: n.network.backend.EndingLinks(),
 		Renamings: n.network.backend.Renamings(),
 	})
 	h.settled = settled{}

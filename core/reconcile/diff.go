@@ -31,6 +31,9 @@ type Options struct {
 	KeepMTU map[string]int
 	// Denied names, by path, the sysctls that may not be changed.
 	Denied map[string]bool
+	// Receiving names the links of a previous backend that ends. Their WireGuard peers stay as long as they do: a
+	// peer whose record has ceased to offer the backend may still send by it for a moment.
+	Receiving map[string]bool
 	// Renamings says which link may have had which name before.
 	Renamings []dataplane.Renaming
 }
@@ -231,7 +234,12 @@ func (d *differ) peers() {
 // present owner, so the order among the peers does not matter.
 func (d *differ) wgPeers() {
 	have := surviving(d, &d.have.WGPeers, func(p dataplane.WGPeer) bool { return d.flushed[p.Link].all })
-	diffTable(d, &d.want.WGPeers, have, func(p dataplane.WGPeer) string { return p.Link })
+	diffTable(d, &d.want.WGPeers, have, func(p dataplane.WGPeer) string {
+		if d.opts.Receiving[p.Link] {
+			return ""
+		}
+		return p.Link
+	})
 }
 
 func (d *differ) fdb() {

@@ -118,6 +118,24 @@ func (s *Set) Ending(ending map[string]bool) *Set {
 	return &next
 }
 
+// EndingLinks returns the devices of the former ways that end.
+func (s *Set) EndingLinks() map[string]bool {
+	links := map[string]bool{}
+	for _, w := range s.ways {
+		for _, link := range w.backend.Extent().Links {
+			links[link] = s.ending[w.id] && !s.isUsed(link)
+		}
+	}
+	return links
+}
+
+// isUsed reports whether a way that does not end has a device.
+func (s *Set) isUsed(link string) bool {
+	return slices.ContainsFunc(s.ways, func(w way) bool {
+		return !s.ending[w.id] && slices.Contains(w.backend.Extent().Links, link)
+	})
+}
+
 // Down returns the set for a node whose host cannot carry packets by some ways: the kernel has refused their devices,
 // or nothing has their packet path yet. The node sends by another way where it has one.
 func (s *Set) Down(down map[string]bool) *Set {
