@@ -209,7 +209,13 @@ func seedOf(t *testing.T, file string) uint64 {
 }
 
 func simSession(seed uint64) *lang.Session {
-	return lang.NewSession("sim", func(top lang.Topology) (lang.World, error) { return simworld.New(top, seed) })
+	return lang.NewSession("sim", func(top lang.Topology) (lang.World, error) {
+		world, err := simworld.New(top, seed)
+		if err == nil {
+			world.JudgeClaims()
+		}
+		return world, err
+	})
 }
 
 // replay runs a file in a session and adds how it went to the results.

@@ -24,6 +24,10 @@ func encrypts(backendType string) bool {
 	return backendType == wireguard.Type || backendType == ipsec.Type
 }
 
+// prepareBound is how long a node may send in the clear, after it has read the config or was started, although it could
+// encrypt: its record does not offer the backend yet (docs/security.md, rule T3).
+const prepareBound = time.Minute + changeBound
+
 // configBound is how long a node may take to make the device of another backend, and to publish its key.
 const configBound = 10 * time.Second
 
@@ -36,6 +40,9 @@ type secrecy struct {
 	snap    *lease.Snapshot
 	// offers holds the peers' records that offer the backend.
 	offers map[lease.Key]offer
+
+	runs         bool          // the node's record has offered the backend
+	preparesFrom time.Duration // when the node read the config, or last began to act
 
 	freshUntil time.Duration // a node that has another config makes its device until then
 	encrypted  time.Duration // when the node began to have such configs
@@ -87,6 +94,7 @@ func (n *Node) noteOffers(now time.Duration) {
 		was := s.offers
 		s.offers = map[lease.Key]offer{}
 		for _, l := range snap.Leases {
+			s.runs = s.runs || l.Key == n.key && s.offered(l)
 			if l.Key == n.key || !s.offered(l) {
 				continue
 			}
@@ -96,11 +104,15 @@ func (n *Node) noteOffers(now time.Duration) {
 			}
 		}
 	}
+	if n.stands() {
+		s.preparesFrom = now
+	}
+	prepares := !s.runs && now < s.preparesFrom+prepareBound
 	for key, o := range s.offers {
 		if o.ripe {
 			continue
 		}
-		if n.stands() || !n.holds {
+		if n.stands() || !n.holds || prepares {
 			o.since = max(o.since, now+changeBound)
 		}
 		o.ripe = now >= o.since
@@ -123,7 +135,7 @@ func (s *secrecy) follow(text string, now time.Duration) {
 		if s.id == "" {
 			began = now
 		}
-		*s = secrecy{text: text, id: id, encrypted: began, touchedAt: s.touchedAt, sound: s.sound}
+		*s = secrecy{text: text, id: id, encrypted: began, touchedAt: s.touchedAt, sound: s.sound, preparesFrom: now}
 	}
 	s.network, s.freshUntil = network, now+configBound
 	for key, o := range s.offers {
