@@ -22,7 +22,7 @@ var toolTroubles = []struct {
 	harm                        func(ctx context.Context, lab *harness.Lab) error
 }{
 	{"the port of the backend is blocked", "check", "no packet arrives by UDP port 8472 from 192.168.64.2",
-		"iptables -I INPUT -p udp --dport 8472 -j ACCEPT", 2,
+		"nft insert rule inet blocked-udp-8472 input udp dport 8472 accept", 2,
 		func(ctx context.Context, lab *harness.Lab) error {
 			return lab.Nodes[0].Block(ctx, "udp", 8472, true)
 		}},

@@ -23,7 +23,7 @@ import (
 func traced(ctx context.Context, n *harness.Node, known trace.Known, src, dst netip.Addr, size int) (r *trace.Result) {
 	GinkgoHelper()
 	withDrivers(ctx, n, func(host *linux.Driver, filter *firewall.Firewall) {
-		k := &trace.Linux{Netlink: n.Netlink(), Host: host, Firewall: filter}
+		k := &trace.Linux{Netlink: n.Netlink(), Host: host, Firewall: filter, Run: programsOf(n)}
 		var err error
 		r, err = trace.Walk(ctx, k, trace.Flow{Src: src, Dst: dst, Size: size}, known)
 		Expect(err).NotTo(HaveOccurred())
@@ -31,16 +31,20 @@ func traced(ctx context.Context, n *harness.Node, known trace.Known, src, dst ne
 	return r
 }
 
+// programsOf returns what runs a program on a node's host.
+func programsOf(n *harness.Node) func(ctx context.Context, argv ...string) ([]byte, error) {
+	return func(ctx context.Context, argv ...string) ([]byte, error) {
+		out, err := n.Shell(ctx, strings.Join(argv, " "))
+		return []byte(out), err
+	}
+}
+
 // ruled follows a packet of TCP through a node's host, with the rules of all programs there.
 func ruled(ctx context.Context, n *harness.Node, src, dst netip.Addr, port uint16) (r *trace.Result) {
 	GinkgoHelper()
 	known := knownTo(ctx, n)
 	withDrivers(ctx, n, func(host *linux.Driver, filter *firewall.Firewall) {
-		k := &trace.Linux{Netlink: n.Netlink(), Host: host, Firewall: filter,
-			Run: func(ctx context.Context, argv ...string) ([]byte, error) {
-				out, err := n.Shell(ctx, strings.Join(argv, " "))
-				return []byte(out), err
-			}}
+		k := &trace.Linux{Netlink: n.Netlink(), Host: host, Firewall: filter, Run: programsOf(n)}
 		var err error
 		r, err = trace.Walk(ctx, k, trace.Flow{Src: src, Dst: dst, Size: 84, Proto: "tcp", Port: port}, known)
 		Expect(err).NotTo(HaveOccurred())
@@ -98,7 +102,13 @@ var obstacles = []struct{ what, harm, undo, reason, step string }{
 	{"the host forwards nothing", "echo 0 > /proc/sys/net/ipv4/ip_forward", "echo 1 > /proc/sys/net/ipv4/ip_forward",
 		"no_forwarding", "forward"},
 	{"a filter drops everything", "nft add table inet strict; nft add chain inet strict forward " +
-		"'{ type filter hook forward priority 10; policy drop; }'", "nft delete table inet strict", "fw_drop", "forward"},
+		"'{ type filter hook forward priority 10; policy drop; }'", "nft delete table inet strict", "fw_drop", "filter"},
+	{"a rule in raw PREROUTING drops it", "nft add table ip early; nft add chain ip early pre " +
+		"'{ type filter hook prerouting priority -300; }'; nft add rule ip early pre iifname cni0 ip daddr 10.5.0.0/16 drop",
+		"nft delete table ip early", "fw_drop", "prerouting"},
+	{"a rule chooses another table", "ip link add ts0 type veth peer name ts1; ip link set ts0 up; ip link set ts1 up; " +
+		"ip route add 10.5.0.0/16 dev ts0 table 52; ip rule add pref 5270 lookup 52",
+		"ip rule del pref 5270; ip link del ts0", "no_route", "route"},
 	{"the uplink is down", "ip link set eth0 down", "ip link set eth0 up; ip route add default via 192.168.64.253",
 		"no_route", "underlay"},
 	{"the peer's host does not answer", // nor ask, from which the kernel would learn

@@ -8,6 +8,7 @@ type Packet struct {
 	In       string     // the device by which it comes; empty: the host sends it
 	Protocol uint8      // the number of its IP protocol; one without ports, other than ICMP, is not taken into account
 	Port     uint16     // the destination's, with tcp and udp; 0: not known
+	Mark     uint32
 }
 
 // Way is a host's choice for a packet.
@@ -17,6 +18,8 @@ type Way struct {
 	Via  netip.Addr // gateway; zero: the destination is on the link
 	Src  netip.Addr // preferred source, if the kernel names one
 	MTU  int        // of the path, if the kernel knows a smaller one than the device's; else 0
+	// Table is the number of the table in which the host found the way; 0: it is not known.
+	Table uint32
 }
 
 // Router is a host that says which way it would choose.

@@ -33,13 +33,17 @@ func (d *Driver) Way(p driver.Packet) (driver.Way, error) {
 	c := d.query
 	c.Begin(unix.RTM_GETROUTE, 0)
 	c.Out.U8(nl.AF(cidr.FamilyOf(p.Dst)), byte(p.Dst.BitLen()), byte(p.Src.BitLen()), 0, 0, 0, 0, 0)
-	c.Out.U32(0)
+	// The answer names the table if this flag asks for it. IPv6 names it always, and refuses the flag.
+	c.Out.U32(cidr.Pick[uint32](cidr.FamilyOf(p.Dst), unix.RTM_F_LOOKUP_TABLE, 0))
 	c.Out.AttrAddr(unix.RTA_DST, p.Dst)
 	if p.Src.IsValid() {
 		c.Out.AttrAddr(unix.RTA_SRC, p.Src)
 	}
 	if in != 0 {
 		c.Out.AttrU32(unix.RTA_IIF, uint32(in))
+	}
+	if p.Mark != 0 {
+		c.Out.AttrU32(unix.RTA_MARK, p.Mark)
 	}
 	if isAskedFor(p.Protocol) {
 		c.Out.Attr(rtaIPProto, []byte{p.Protocol})
@@ -60,7 +64,7 @@ func readWay(body []byte, known *links) (way driver.Way, err error) {
 	if len(body) < unix.SizeofRtMsg {
 		return way, errors.New("the kernel's answer about a route is too short")
 	}
-	way.Kind = body[7]
+	way.Kind, way.Table = body[7], uint32(body[4])
 	oif := 0
 	for kind, value := range nl.Attrs(body[unix.SizeofRtMsg:]) {
 		switch kind {
@@ -70,6 +74,8 @@ func readWay(body []byte, known *links) (way driver.Way, err error) {
 			way.Via = nl.Addr(value)
 		case unix.RTA_PREFSRC:
 			way.Src = nl.Addr(value)
+		case unix.RTA_TABLE:
+			way.Table = nl.U32(value)
 		case unix.RTA_METRICS:
 			way.MTU = mtuOf(value)
 		}

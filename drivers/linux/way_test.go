@@ -43,11 +43,14 @@ func forked(t *testing.T) *world {
 		rule.Family, rule.IPProto = f.family, unix.IPPROTO_TCP
 		rule.Table, rule.Priority = 100, 50
 		rule.Dport = netlink.NewRulePortRange(80, 80)
+		byMark := netlink.NewRule()
+		byMark.Family, byMark.Mark = f.family, 7
+		byMark.Table, byMark.Priority = 100, 51
 		err := errors.Join(
 			w.host.RouteAdd(&netlink.Route{Dst: dst, LinkIndex: other.Attrs().Index, MTU: 1300}),
 			w.host.RouteAdd(&netlink.Route{Dst: dst, LinkIndex: web.Attrs().Index, Table: 100,
 				Gw: netip.MustParseAddr(f.gateway).AsSlice()}),
-			w.host.RuleAdd(rule))
+			w.host.RuleAdd(rule), w.host.RuleAdd(byMark))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,13 +58,14 @@ func forked(t *testing.T) *world {
 	return w
 }
 
-// TestWayByPort checks that the kernel applies the rules for a protocol and a port, to packets
-// that the host sends.
+// TestWayByPort checks that the kernel applies the rules for a protocol and a port, and for a mark, to
+// packets that the host sends, and names the table of the way.
 func TestWayByPort(t *testing.T) {
 	w := forked(t)
 	addr := netip.MustParseAddr
-	plain := driver.Way{Kind: unix.RTN_UNICAST, Link: "other", Src: addr("10.8.0.1"), MTU: 1300}
-	plain6 := driver.Way{Kind: unix.RTN_UNICAST, Link: "other", Src: addr("fd00:8::1"), MTU: 1300}
+	plain := driver.Way{Kind: unix.RTN_UNICAST, Link: "other", Src: addr("10.8.0.1"), MTU: 1300, Table: 254}
+	plain6 := driver.Way{Kind: unix.RTN_UNICAST, Link: "other", Src: addr("fd00:8::1"), MTU: 1300,
+		Table: 254}
 	for _, c := range []struct {
 		packet driver.Packet
 		want   driver.Way
@@ -72,14 +76,16 @@ func TestWayByPort(t *testing.T) {
 		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_TCP, Port: 81}, plain},
 		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_UDP, Port: 80}, plain},
 		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_TCP, Port: 80},
-			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("10.7.0.2"), Src: addr("10.7.0.1")}},
+			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("10.7.0.2"), Src: addr("10.7.0.1"), Table: 100}},
 		{driver.Packet{Src: addr("10.8.0.1"), Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_TCP, Port: 80},
-			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("10.7.0.2")}},
+			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("10.7.0.2"), Table: 100}},
+		{driver.Packet{Dst: addr("10.9.0.1"), Mark: 7},
+			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("10.7.0.2"), Src: addr("10.7.0.1"), Table: 100}},
 		{driver.Packet{Dst: addr("fd00:9::1"), Protocol: unix.IPPROTO_ICMPV6}, plain6},
 		{driver.Packet{Dst: addr("fd00:9::1"), Protocol: unix.IPPROTO_TCP, Port: 80},
-			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("fd00:7::2"), Src: addr("fd00:7::1")}},
+			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("fd00:7::2"), Src: addr("fd00:7::1"), Table: 100}},
 		{driver.Packet{Dst: addr("10.7.0.1"), Protocol: unix.IPPROTO_TCP},
-			driver.Way{Kind: unix.RTN_LOCAL, Link: "lo", Src: addr("10.7.0.1")}},
+			driver.Way{Kind: unix.RTN_LOCAL, Link: "lo", Src: addr("10.7.0.1"), Table: 255}},
 	} {
 		got, err := w.d.Way(c.packet)
 		if d := cmp.Diff(c.want, got, cmpopts.EquateComparable(netip.Addr{})); d != "" || err != nil {

@@ -38,6 +38,7 @@ type Facts struct {
 	// exist is missing here.
 	Sysctls map[string]string
 
+	Paths    []Path // of packets between pods, through this host
 	Host     driver.HostFacts
 	Firewall driver.FirewallFacts
 	Chains   *dataplane.State  // flannel's chains

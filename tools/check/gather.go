@@ -16,12 +16,14 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
+	"github.com/flanneld/flannel/tools/trace"
 )
 
 // Sources say where the facts are.
 type Sources struct {
-	Host     driver.Lane // nil if it cannot be opened
-	Firewall driver.Lane // nil if it cannot be opened
+	Host     driver.Lane  // nil if it cannot be opened
+	Firewall driver.Lane  // nil if it cannot be opened
+	Kernel   trace.Kernel // which says what happens to packets; nil: it is not asked
 	Daemons  func() ([]int, error)
 	// Daemon returns what a running daemon answers; nil if it is not to be asked.
 	Daemon func(context.Context) (node.Status, []node.Peer, error)
@@ -68,6 +70,7 @@ func Gather(ctx context.Context, s Sources) *Facts {
 	g.readSysctls()
 	g.readLanes(ctx)
 	g.readRoutes()
+	g.readPaths(ctx)
 	g.readPorts()
 	g.readProcesses()
 	g.readSettings()

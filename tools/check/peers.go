@@ -61,10 +61,9 @@ func plightOf(w node.Way) (plight, bool) {
 
 // troubled holds the ways to peers with one kind of fault.
 type troubled struct {
-	peers  []netip.Addr // their public addresses
-	ways   int
-	family cidr.Family // of the first
-	first  node.Way
+	peers []netip.Addr // their public addresses
+	ways  int
+	first node.Way
 }
 
 // peers judges what the daemon's probes have found out. A peer that answers proves that
@@ -81,7 +80,7 @@ func (f *Facts) peers() []Finding {
 			Text: "flanneld cannot send probes, so whether its peers answer is not known: " + f.Status.Probes.Unable}}
 	}
 	var by [plights]troubled
-	probed := 0
+	probed, explained := 0, 0
 	carriers := map[string]bool{}
 	for _, p := range f.Peers {
 		for _, w := range p.Ways {
@@ -89,6 +88,10 @@ func (f *Facts) peers() []Finding {
 				continue
 			}
 			probed++
+			if f.explained(p) {
+				explained++
+				continue
+			}
 			carriers[f.carrier(w)] = true
 			if trouble, is := plightOf(w); is {
 				by[trouble].add(p, w)
@@ -101,7 +104,7 @@ func (f *Facts) peers() []Finding {
 			found = append(found, f.peerFinding(plight(trouble), who, probed))
 		}
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && explained == 0 {
 		found = []Finding{allAnswer(probed, carriers)}
 	}
 	return found
@@ -128,7 +131,7 @@ func (t *troubled) add(p node.Peer, w node.Way) {
 		address = p.PublicIP6
 	}
 	if t.ways == 0 {
-		t.first, t.family = w, cidr.FamilyOf(address)
+		t.first = w
 	}
 	t.ways++
 	if !slices.Contains(t.peers, address) {
@@ -164,13 +167,14 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 	}
 	switch {
 	case trouble == blockedHere && carrier != "":
-		finding.Topic, finding.Remedy = "port", f.acceptCarrier(who.family)
-		finding.Text = fmt.Sprintf("no packet arrives by %s from %s, whose host answers a ping: a firewall here or on the "+
-			"way drops them", carrier, names)
+		finding.Topic, finding.Remedy = "port", "ssh "+first+" flannelctl check"
+		finding.Text = fmt.Sprintf("probes by %s to %s have no answer, nothing arrives here by it from there, and the host "+
+			"answers a ping, so it is up. %s", carrier, names, f.whereBlocked())
 	case trouble == blockedThere && carrier != "":
 		finding.Topic, finding.Remedy = "port", "ssh "+first+" flannelctl check"
-		finding.Text = fmt.Sprintf("no packet of this host arrives by %s at %s, whose own probes arrive here and whose host "+
-			"answers a ping: a firewall there or on the way drops them", carrier, names)
+		finding.Text = fmt.Sprintf("probes by %s to %s have no answer, though the probes from there arrive here and the "+
+			"host answers a ping: a firewall there drops them, or one on the way, or the answers take another way there",
+			carrier, names)
 	case trouble == oneWay:
 		finding.Text = fmt.Sprintf("packets to %s are lost, and those from there arrive: a firewall or router on the way "+
 			"there drops them", names)
@@ -186,6 +190,15 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 		finding.Topic, finding.Remedy = "filter", "flannelctl ping --mtu "+first
 	}
 	return finding
+}
+
+// whereBlocked says where packets that do not arrive may be lost, the likeliest first.
+func (f *Facts) whereBlocked() string {
+	if len(f.Paths) > 0 {
+		return "The rules of this host let them in and out. Look at the rules and routes of that host, then at firewalls " +
+			"on the way"
+	}
+	return "Look at the rules of this host and of that one, then at firewalls on the way"
 }
 
 // smallerMTU returns the command that makes the pods' packets as small as those that pass.
@@ -226,29 +239,30 @@ func (f *Facts) carrier(w node.Way) string {
 	return ""
 }
 
-// acceptCarrier returns the command that lets the backend's packets into this host.
-func (f *Facts) acceptCarrier(family cidr.Family) string {
-	var zone, commands []string
-	accept := func(firewalld, iptables, nft string) {
-		zone = append(zone, firewalld)
-		command := fmt.Sprintf("%s -I INPUT %s -j ACCEPT", cidr.Pick(family, "iptables", "ip6tables"), iptables)
-		if !f.Firewall.Tools[family].IPTables.Usable {
-			command = "nft insert rule inet filter input " + nft + " accept"
-		}
-		commands = append(commands, command)
-	}
+// carrierMatch selects the packets of the backend, in the words of each program.
+type carrierMatch struct{ firewalld, iptables, nft string }
+
+// carrierMatches returns what selects the packets of the backend.
+func (f *Facts) carrierMatches() []carrierMatch {
+	var all []carrierMatch
 	for _, port := range f.wantedPorts() {
 		n := strconv.Itoa(int(port))
-		accept("--add-port="+n+"/udp", "-p udp --dport "+n, "udp dport "+n)
+		all = append(all, carrierMatch{"--add-port=" + n + "/udp", "-p udp --dport " + n, "udp dport " + n})
 	}
 	switch f.Network.Backend.Type {
 	case ipip.Type:
-		accept("--add-protocol=ipip", "-p 4", "meta l4proto 4")
+		all = append(all, carrierMatch{"--add-protocol=ipip", "-p 4", "meta l4proto 4"})
 	case ipsec.Type:
-		accept("--add-protocol=esp", "-p esp", "meta l4proto esp")
+		all = append(all, carrierMatch{"--add-protocol=esp", "-p esp", "meta l4proto esp"})
 	}
-	if f.Processes["firewalld"] {
-		return "firewall-cmd --permanent " + strings.Join(zone, " ") + " && firewall-cmd --reload"
+	return all
+}
+
+// acceptInZone returns the command that lets the backend's packets into a host with firewalld.
+func (f *Facts) acceptInZone() string {
+	var zone []string
+	for _, m := range f.carrierMatches() {
+		zone = append(zone, m.firewalld)
 	}
-	return strings.Join(commands, "; ")
+	return "firewall-cmd --permanent " + strings.Join(zone, " ") + " && firewall-cmd --reload"
 }

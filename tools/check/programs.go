@@ -22,7 +22,11 @@ func (f *Facts) firewall() []Finding {
 		return nil
 	}
 	options := rules.Options{Masquerade: f.SubnetFile.Masq, Forward: true}
-	wanted := rules.Render(options, *f.Network, f.someSubnet(), f.Firewall)
+	facts := f.Firewall
+	if len(f.Paths) > 0 {
+		facts.Blocks = nil // the ways of packets say more
+	}
+	wanted := rules.Render(options, *f.Network, f.someSubnet(), facts)
 	var found []Finding
 	for _, problem := range wanted.Problems {
 		found = append(found, Finding{Level: Failure, Topic: "firewall", Text: problem.Error(),
@@ -33,7 +37,7 @@ func (f *Facts) firewall() []Finding {
 			found = append(found, Finding{Level: Warning, Topic: "firewall", Text: note, Remedy: f.acceptForwarded(note)})
 		}
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && len(f.Paths) == 0 {
 		return []Finding{{Level: OK, Topic: "firewall", Text: "no foreign rule drops the packets that flannel accepts"}}
 	}
 	return found

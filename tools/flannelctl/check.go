@@ -82,6 +82,10 @@ func (f *checkFlags) report(ctx context.Context, named bool) (*check.Report, err
 		defer filter.Close()
 		s.Firewall = filter
 	}
+	if kernel, closeAll, err := openKernel(ctx); err == nil {
+		defer closeAll()
+		s.Kernel = kernel
+	}
 	return &check.Report{Findings: check.Gather(ctx, s).Findings()}, nil
 }
 

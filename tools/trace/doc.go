@@ -4,8 +4,13 @@
 // A packet between two pods takes these steps. Each is a [Hop]:
 //
 //	arrive     the device on which it comes in, or this host itself
-//	forward    whether the host forwards packets, and whether a filter drops them
+//	ingress    what the device itself does to packets that come in
+//	prerouting the rules at that hook
+//	forward    whether the host forwards packets
 //	route      the kernel's choice of a device and a gateway
+//	filter     the rules at the hook forward, or output, or input
+//	postrouting, egress
+//	           the rules at those hooks, and what the device does to packets that leave
 //	policy     what IPsec requires
 //	device     whether the device is up, and takes a packet of that size
 //	neighbour  the gateway's MAC

@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/tools/ruleset"
 )
 
 // Kernel answers questions about one host.
@@ -56,6 +57,7 @@ type Route struct {
 	Via   netip.Addr // gateway; zero: the destination is on the link
 	Src   netip.Addr // preferred source, if the kernel named one
 	MTU   int        // of the path, if the kernel knows a smaller one than the device's; else 0
+	Table uint32     // in which the kernel found it; 0: not known
 }
 
 // Neighbour is an entry of the kernel's neighbour table.
@@ -72,9 +74,24 @@ type View struct {
 	State    *dataplane.State
 	Firewall driver.FirewallFacts
 	Chains   *dataplane.State
-	// Filters are the rules of all programs, for each family, as far as they can be read.
-	Filters [2][]Filter
-	Unread  []string // why rules could not be read
+	// Rules are those of all programs, for each family, as far as they can be read.
+	Rules  [2]ruleset.Tables
+	Unread []string // why rules could not be read
+	// Policies are the rules by which the kernel chooses a table of routes, in its order.
+	Policies [2][]PolicyRule
+}
+
+// PolicyRule is a rule of ip rule.
+type PolicyRule struct {
+	Table uint32
+	Text  string // as ip prints it: "5270: from all lookup 52"
+}
+
+// DeviceHooks is a kernel that knows what sees packets on a device itself: filters of tc, queues that lose packets, and
+// programs of XDP.
+type DeviceHooks interface {
+	// OnDevice returns what drops each packet that comes in or goes out by a device, and what may drop some.
+	OnDevice(link string, out bool) (drops string, doubts []string)
 }
 
 // alive reports whether a WireGuard peer of the kernel's has had a handshake in the last three minutes.

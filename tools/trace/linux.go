@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -32,16 +31,13 @@ type Linux struct {
 	// read that way. Nil: they are not read.
 	Run func(ctx context.Context, argv ...string) ([]byte, error)
 
-	rules *rules // as they were first read: one command traces many packets
+	rules *programRules // as they were first read: one command traces many packets
 }
 
-// rules are those of all programs on a host.
-type rules struct {
-	filters [2][]Filter
-	unread  []string
-}
-
-var _ Kernel = (*Linux)(nil)
+var (
+	_ Kernel      = (*Linux)(nil)
+	_ DeviceHooks = (*Linux)(nil)
+)
 
 // View implements [Kernel].
 func (k *Linux) View(ctx context.Context, networks []netip.Prefix) (*View, error) {
@@ -52,46 +48,10 @@ func (k *Linux) View(ctx context.Context, networks []netip.Prefix) (*View, error
 	if k.rules == nil {
 		k.rules = k.readRules(ctx)
 	}
-	v.Filters, v.Unread = k.rules.filters, k.rules.unread
+	v.Rules, v.Policies = k.rules.tables, k.rules.policies
+	v.Unread = k.rules.unread
 	return v, nil
 }
-
-// readRules reads the rules of all programs. A host without a tool most likely has no
-// rules that need it.
-func (k *Linux) readRules(ctx context.Context) *rules {
-	v := new(rules)
-	read := func(argv ...string) []byte {
-		out, err := k.Run(ctx, argv...)
-		if err != nil && !errors.Is(err, exec.ErrNotFound) {
-			v.unread = append(v.unread, fmt.Sprintf("%s: %v", argv[0], err))
-		}
-		if err != nil {
-			return nil
-		}
-		return out
-	}
-	ruleset := read("nft", "-j", "list", "ruleset")
-	for _, f := range cidr.Families {
-		program := cidr.Pick(f, "iptables", "ip6tables")
-		converted := read(program + "-nft-save")
-		legacy := read(program + "-legacy-save")
-		v.filters[f] = append(v.filters[f], parseIPTables(program+"-nft", string(converted)),
-			parseIPTables(program+"-legacy", string(legacy)))
-		if ruleset == nil {
-			continue
-		}
-		shown := func(table string) bool { return converted != nil && slices.Contains(iptablesTables, table) }
-		tables, err := parseNFT(f, ruleset, shown)
-		if err != nil {
-			v.unread = append(v.unread, err.Error())
-		}
-		v.filters[f] = append(v.filters[f], tables...)
-	}
-	return v
-}
-
-// iptablesTables are the tables that iptables-nft makes. nft shows their rules in part.
-var iptablesTables = []string{"filter", "nat", "mangle", "raw", "security"}
 
 // Route implements [Kernel].
 func (k *Linux) Route(q Question) (Route, error) {
@@ -114,7 +74,7 @@ func (k *Linux) Route(q Question) (Route, error) {
 	case unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_THROW:
 		return Route{}, ErrNoRoute
 	}
-	return Route{Link: r.Link, Via: r.Via, Src: r.Src, MTU: r.MTU}, nil
+	return Route{Link: r.Link, Via: r.Via, Src: r.Src, MTU: r.MTU, Table: r.Table}, nil
 }
 
 // Neighbour implements [Kernel].
@@ -137,6 +97,24 @@ func (k *Linux) Neighbour(name string, ip netip.Addr) (Neighbour, error) {
 		}
 	}
 	return Neighbour{}, nil
+}
+
+// Neighbours returns the addresses within a prefix that have answered of late.
+func (k *Linux) Neighbours(within netip.Prefix) []netip.Addr {
+	family := cidr.Pick(cidr.FamilyOf(within.Addr()), unix.AF_INET, unix.AF_INET6)
+	all, err := k.Netlink.NeighList(0, family)
+	if err != nil {
+		return nil
+	}
+	const known = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE
+	var found []netip.Addr
+	for _, n := range all {
+		if a := addrOf(n.IP); n.State&known != 0 && within.Contains(a) {
+			found = append(found, a)
+		}
+	}
+	slices.SortFunc(found, netip.Addr.Compare)
+	return found
 }
 
 // addrOf returns an address of the library, zero for none.

@@ -56,6 +56,10 @@ type Result struct {
 	// Pending says that this host's daemon, which carries the packet itself, has not served the
 	// next node in full yet, so it may drop the packet.
 	Pending bool `json:"Pending"`
+	// Unsure names what may stop the packet and cannot be judged. The other steps hold as far as known.
+	Unsure []string `json:"Unsure"`
+	// Translated is the rule of another program that changes the source of a packet between two pods; empty: none does.
+	Translated string `json:"Translated"`
 	// Arrived says that the packet has reached a program or a pod of this host.
 	Arrived bool `json:"Arrived"`
 }
@@ -87,19 +91,23 @@ func (r *Result) hops(p *output.Page) {
 
 // end writes how the way ends.
 func (r *Result) end(p *output.Page) {
+	known := ""
+	if len(r.Unsure) > 0 {
+		known = ", as far as known: " + output.Number(len(r.Unsure), "step") + " could not be judged"
+	}
 	switch {
 	case r.Trouble():
 		p.Line(output.Bad("ends here: " + r.Reason))
 		p.Sentence(output.Plain(r.Remedy))
 	case r.Next.IsValid():
-		p.Line(output.Good(fmt.Sprintf("goes on at %s; trace it there:", r.Next)))
+		p.Line(output.Good(fmt.Sprintf("goes on at %s%s; trace it there:", r.Next, known)))
 		p.Line(output.Command(strings.Join(r.Flow.Command(), " ")))
 		if r.Probe != nil {
 			p.Sentence(output.Warn(fmt.Sprintf("but the probes of this host say: %s %s", r.Next, r.Probe.Text())))
 		}
 	case r.Arrived:
-		p.Line(output.Good("arrives"))
+		p.Line(output.Good("arrives" + known))
 	default:
-		p.Line(output.Good("leaves this host"))
+		p.Line(output.Good("leaves this host" + known))
 	}
 }

@@ -152,7 +152,7 @@ func (w *walk) underlay(to, from netip.Addr, extra headers, o outer, what string
 	if !from.IsValid() {
 		from = way.Src
 	}
-	err = w.filtered("underlay", hookOutput, packet{src: from, dst: to, out: way.Link, proto: o.proto, port: o.port})
+	err = w.sent(from, to, way.Link, o)
 	if err != nil {
 		return err
 	}

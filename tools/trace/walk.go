@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flanneld/flannel/core/backend/alloc"
-	"github.com/flanneld/flannel/core/backend/extension"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -17,6 +16,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/reconcile"
+	"github.com/flanneld/flannel/tools/ruleset"
 )
 
 // Known holds the facts that the daemon and its files add. All may be empty.
@@ -51,7 +51,8 @@ func Walk(ctx context.Context, k Kernel, flow Flow, known Known) (*Result, error
 		return nil, err
 	}
 	w := &walk{Kernel: k, view: view, known: known, Result: &Result{Flow: flow}, family: cidr.FamilyOf(flow.Dst)}
-	for _, step := range []func() error{w.arrive, w.forward, w.route, w.policy, w.device, w.filter, w.carry} {
+	for _, step := range []func() error{w.arrive, w.prerouting, w.forward, w.route, w.filter, w.policy, w.device,
+		w.carry} {
 		err := step()
 		if errors.Is(err, errOver) {
 			return w.Result, nil
@@ -76,6 +77,10 @@ type walk struct {
 	in     string // the device by which the packet came; empty: this host sends it
 	out    Route
 	link   driver.Link // of out
+	// The mark of the packet, that it is not known, and that a rule keeps the packet from connection tracking.
+	mark      uint32
+	anyMark   bool
+	untracked bool
 }
 
 func (w *walk) hop(step, format string, args ...any) {
@@ -124,131 +129,12 @@ func (w *walk) complaint() *probe.Result {
 
 // isNode reports whether an address is that of a node of flannel.
 func (w *walk) isNode(a netip.Addr) bool {
-	return slices.ContainsFunc(w.known.Peers, func(p node.Peer) bool { return p.PublicIP == a || p.PublicIP6 == a })
+	return a.IsValid() &&
+		slices.ContainsFunc(w.known.Peers, func(p node.Peer) bool { return p.PublicIP == a || p.PublicIP6 == a })
 }
 
 // heals is the remedy for faults that a running daemon repairs by itself.
 const heals = "flanneld puts this back within seconds; if it stays, flannelctl status and flannelctl diff say why"
-
-// arrive finds out how the packet comes to the host.
-func (w *walk) arrive() error {
-	src := w.Flow.Src
-	way, err := w.Route(Question{Dst: src})
-	if err == nil && way.Local {
-		w.hop("arrive", "this host sends it, from its own address %s", src)
-		return nil
-	}
-	if down := w.ownDown(src, "arrive"); down != nil {
-		return down
-	}
-	own := w.ownDevices(src)
-	switch {
-	case err != nil && refusal(err) == "":
-		return err
-	case err != nil && len(own) > 0: // the host itself may not send there, and yet the source is there
-		way.Link = own[0].Name
-	case err != nil:
-		return w.end(refusal(err), "arrive", "check the address: no pod and no host here has it",
-			"%s is not an address of this host, and the kernel has no route to it: %v", src, err)
-	}
-	w.in = way.Link
-	peer, ok := w.peerOf(src)
-	if !ok || w.isOwn(src) {
-		w.hop("arrive", "it comes in by %s, the source's device", way.Link)
-		return nil
-	}
-	if w.astray(src, way) {
-		return w.end("no_listener", "arrive", heals, "no device of flannel takes packets from %s here, the node of %s",
-			addressOf(peer), src)
-	}
-	w.hop("arrive", "it comes in by %s, the device towards its node, %s", way.Link, addressOf(peer))
-	return w.admitted(peer)
-}
-
-// peerOf returns the node with an address in its subnet. Of two records that claim it, one
-// of a node that is served counts.
-func (w *walk) peerOf(a netip.Addr) (peer node.Peer, known bool) {
-	for _, p := range w.known.Peers {
-		s := p.Subnet.Of(cidr.FamilyOf(a))
-		if !s.IsValid() || !s.Contains(a) {
-			continue
-		}
-		if p.State != node.PeerRefused {
-			return p, true
-		}
-		peer, known = p, true
-	}
-	return peer, known
-}
-
-// addressOf returns the public address of a node.
-func addressOf(p node.Peer) netip.Addr {
-	if p.PublicIP.IsValid() {
-		return p.PublicIP
-	}
-	return p.PublicIP6
-}
-
-// isOwn reports whether an address lies in a subnet of one of this host's own devices,
-// such as the bridge of its pods.
-func (w *walk) isOwn(a netip.Addr) bool { return len(w.ownDevices(a)) > 0 }
-
-// ownDevices returns this host's own devices with a subnet that contains an address.
-func (w *walk) ownDevices(a netip.Addr) []driver.Link {
-	var own []driver.Link
-	for _, l := range w.view.Host.Links {
-		contains := func(on driver.LinkAddr) bool { return on.Prefix.Contains(a) }
-		if !w.isTunnel(l.Name) && slices.ContainsFunc(l.Addrs, contains) {
-			own = append(own, l)
-		}
-	}
-	return own
-}
-
-// ownDown ends the packets from and to a pod of this host whose bridge is down: the
-// kernel has no route to the bridge's subnet then, and takes that to the outside.
-func (w *walk) ownDown(a netip.Addr, step string) error {
-	own := w.ownDevices(a)
-	up := func(l driver.Link) bool { return l.Up }
-	_, others := w.peerOf(a)
-	if len(own) == 0 || !w.isFlannels(a) || others || slices.ContainsFunc(own, up) {
-		return nil
-	}
-	name := own[0].Name
-	return w.end("link_down", step, "ip link set "+name+" up", "%s, which has the subnet of %s, is down", name, a)
-}
-
-// astray reports whether the route to a pod on another node is one that flannel does not
-// make: without its mark or a tunnel, and through a gateway that is not a node. Some backends
-// leave the routes to other programs, or to the router of the underlay. Without its datastore, a
-// daemon may keep routes of its own to peers that it does not know. A rule may send the packet past these.
-func (w *walk) astray(pod netip.Addr, way Route) bool {
-	peer, _ := w.peerOf(pod)
-	switch {
-	case !w.isFlannels(pod) || peer.Backend == alloc.Type || peer.Backend == extension.Type || isRouted(peer):
-		return false
-	case w.isTunnel(way.Link) || w.view.State.Policies.Len() > 0:
-		return false
-	}
-	if best, ok := w.best(pod); ok && best.Link == way.Link && best.Via == way.Via && best.Protocol == dataplane.Protocol {
-		return false
-	}
-	return !w.isNode(way.Via) && !w.isOwn(pod)
-}
-
-// isRouted reports whether the router of the underlay knows the way to a peer.
-func isRouted(peer node.Peer) bool {
-	return slices.ContainsFunc(peer.Ways, func(w node.Way) bool { return w.Type == "router" })
-}
-
-// isTunnel reports whether a device is one of a backend that has tunnels.
-func (w *walk) isTunnel(link string) bool {
-	switch w.view.State.Links[link].Params.(type) {
-	case dataplane.VXLAN, dataplane.IPIP, dataplane.WireGuard, dataplane.TUN:
-		return true
-	}
-	return false
-}
 
 // forward judges whether the host forwards a packet that came from elsewhere.
 func (w *walk) forward() error {
@@ -263,6 +149,10 @@ func (w *walk) forward() error {
 	if ok && link.NoForwarding[w.family] {
 		return w.end("no_forwarding", "forward", "sysctl -w "+strings.ReplaceAll(setting.Path, "/", ".")+"=1",
 			"this host forwards no %s packet that comes in by %s", w.family, w.in)
+	}
+	if len(w.view.Rules[w.family]) > 0 {
+		w.hop("forward", "the host forwards %s packets", w.family)
+		return nil // the hook forward says more than the blocks that flanneld knows of
 	}
 	for _, b := range w.view.Firewall.Blocks {
 		switch {
@@ -288,7 +178,7 @@ func (w *walk) overruled(b driver.ForwardBlock) bool {
 
 // route asks the kernel for the way out.
 func (w *walk) route() error {
-	way, err := w.Route(Question{Src: w.Flow.Src, Dst: w.Flow.Dst, In: w.in,
+	way, err := w.Route(Question{Src: w.Flow.Src, Dst: w.Flow.Dst, In: w.in, Mark: w.mark,
 		Protocol: protocolNumber(w.Flow.Proto, w.Flow.Dst), Port: w.Flow.Port})
 	reason := refusal(err)
 	switch {
@@ -300,7 +190,7 @@ func (w *walk) route() error {
 	case err != nil:
 		return w.end(reason, "route", w.lostRemedy(), "the kernel has no way to %s: %v", w.Flow.Dst, err)
 	case way.Local:
-		if err := w.filtered("filter", hookInput, w.inner("")); err != nil {
+		if err := w.filtered("filter", ruleset.Input, w.inner("")); err != nil {
 			return err
 		}
 		return w.arrived("route", "%s is an address of this host", w.Flow.Dst)
@@ -314,7 +204,29 @@ func (w *walk) route() error {
 	} else {
 		w.hop("route", "%s is on the link of device %s", w.Flow.Dst, way.Link)
 	}
+	if rule := w.ruleOf(way); rule != "" {
+		w.note("route", "%s chose that, before the table main", rule)
+	}
 	return nil
+}
+
+// The kernel's own tables of routes.
+const (
+	tableMain  = 254
+	tableLocal = 255
+)
+
+// ruleOf names the rule and the table by which the kernel chose a way, empty for its own tables.
+func (w *walk) ruleOf(way Route) string {
+	if way.Table == 0 || way.Table == tableMain || way.Table == tableLocal {
+		return ""
+	}
+	for _, rule := range w.view.Policies[w.family] {
+		if rule.Table == way.Table {
+			return fmt.Sprintf("ip rule %q with a route of table %d", rule.Text, way.Table)
+		}
+	}
+	return fmt.Sprintf("a route of table %d", way.Table)
 }
 
 // foreignRoute returns another program's route that leads packets to a node's pods past flannel. It is no wider than
@@ -441,6 +353,18 @@ func (w *walk) carry() error {
 
 // resolve finds the host or pod with an address on a link.
 func (w *walk) resolve(link string, next netip.Addr) error {
+	own := w.ownDevices(w.Flow.Dst)
+	isLink := func(l driver.Link) bool { return l.Name == link }
+	if w.isFlannels(w.Flow.Dst) && len(own) > 0 && !slices.ContainsFunc(own, isLink) {
+		return w.end("no_route", "route", "look at ip rule and ip route show table all: a rule or route of another program "+
+			"comes before that of "+own[0].Name, "%s leads %s out by %s, and the pod is on %s",
+			cmp.Or(w.ruleOf(w.out), "a route"), w.Flow.Dst, link, own[0].Name)
+	}
+	if rule := w.ruleOf(w.out); rule != "" && w.astray(w.Flow.Dst, w.out) {
+		remedy := fmt.Sprintf("look at ip rule and ip route show table %d: the program that made that rule, such as a VPN, "+
+			"has to leave flannel's network out", w.out.Table)
+		return w.end("no_route", "route", remedy, "%s leads %s past flannel, out by %s", rule, w.Flow.Dst, link)
+	}
 	if foreign, ok := w.foreignRoute(); ok && w.astray(w.Flow.Dst, w.out) {
 		return w.end("no_route", "route", reconcile.DeleteCommand(foreign), "another program's %s leads it past flannel, "+
 			"to %s by %s", foreign, next, link)
