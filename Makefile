@@ -18,18 +18,20 @@ STAMP    := $(if $(shell git status >/dev/null 2>&1 && echo yes || true),true,fa
 
 # Every build has these flags. With -trimpath the build cache does not depend on
 # folders: another clone, or another module cache, reuses what is compiled.
-export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath -buildvcs=$(STAMP))
+# With the tag, gRPC lacks its page of traces, which nothing shows; it looks methods up by
+# name, so that the linker would keep every exported method of every type.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath -buildvcs=$(STAMP) -tags=grpcnotrace)
 
 # The race detector needs cgo, which needs a C compiler and the C library's
 # headers. Without them the tests run without it, and the summary says so.
 HAVE_CC  := $(shell $$($(GO) env CC) -E -include pthread.h -x c /dev/null >/dev/null 2>&1 && echo yes || true)
 RACE     := $(if $(HAVE_CC),-race)
-RACENOTE := race detector: $(if $(HAVE_CC),on (off for simulations of one thread),OFF - no C compiler or C headers here (make deps))
+RACENOTE := race detector: $(if $(HAVE_CC),on for the packages with goroutines,OFF - no C compiler or C headers here (make deps))
 
-# Two builds of each package are enough: STATIC for programs, CHECKED for the
-# tests and for what vet and staticcheck need to know of the imports.
+# One build of each package serves programs, tests, vet and staticcheck; those of
+# RACED are built a second time.
 STATIC   := CGO_ENABLED=0 $(GO) build
-CHECKED  := CGO_ENABLED=$(if $(HAVE_CC),1,0)
+PLAIN    := CGO_ENABLED=0
 
 # Two packages at a time: the suites with real kernels are bound by CPU, and
 # more of them at once only make each other miss their deadlines.
@@ -55,7 +57,7 @@ export FLANNEL_LAB_PLUGINS := $(CURDIR)/bin/cni
 # Not with go run, which reports the Ctrl-C that ends a demo as an error.
 .PHONY: demo
 demo: build ## three nodes in namespaces: ping all pods, break a device, watch it heal (HOLD=1 keeps it up)
-	@$(STATIC) -tags grpcnotrace -o bin/demo ./harness/cmd/demo
+	@$(STATIC) -o bin/demo ./harness/cmd/demo
 	@exec bin/demo $(if $(HOLD),-hold)
 
 .PHONY: scenario
@@ -88,15 +90,14 @@ bin/sim:
 
 ##@ Build
 
-# gRPC's page of traces, which nothing shows, and the embedded etcd look methods up by name; with
-# either the linker keeps every exported method of every type. So the daemon has neither, and continues
-# as flanneld-etcd where it needs an etcd.
+# The embedded etcd looks methods up by name, too. So the daemon has none, and continues as flanneld-etcd where
+# it needs one.
 PROGRAM_TAGS = grpcnotrace,no_embedded_etcd
 
 .PHONY: build
 build: ## bin/flanneld, bin/flanneld-etcd for --embed-etcd, bin/flannelctl and the CNI plugin bin/flannel-cni, static binaries
 	@$(STATIC) -tags $(PROGRAM_TAGS) -ldflags=-s -o bin/ ./cmd/flanneld ./cmd/flannelctl ./cmd/flannel-cni
-	@$(STATIC) -tags grpcnotrace -ldflags=-s -o bin/flanneld-etcd ./cmd/flanneld
+	@$(STATIC) -ldflags=-s -o bin/flanneld-etcd ./cmd/flanneld
 
 # The programs of the image with a clock that is an hour wrong.
 WRONG_CLOCKS = bin/clock/1h bin/clock/-1h
@@ -170,36 +171,56 @@ clean: ## remove bin/
 
 ##@ Check
 
+QUICKNOTES = -note 'gofmt: clean; go vet: what go test runs of it' -note 'the race detector, staticcheck and the rest: make test-all'
+CHECKNOTES = -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)'
+
 # hack/deps runs before a second make: it may install the compiler that the
 # race detector needs.
 .PHONY: test
-test: ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenarios on both worlds
+test: ## before a commit, in minutes: unit tests, fuzz seeds, conformance, all scenarios simulated and some on the kernel (PKG=./core/... RUN=TestName)
 	@hack/deps || true
-	@$(MAKE) run-tests
+	@$(MAKE) quick-tests
 
-CHECKNOTES = -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)'
+.PHONY: test-all
+test-all: ## everything: format, vet, lint, race detector, all tests, all scenarios on both worlds
+	@hack/deps || true
+	@$(MAKE) all-tests
 
-# These run simulations of one thread, in which nothing can race, and the race
-# detector would make them five times slower.
-UNRACED = ./scenarios/planted ./scenarios/search
+# What make test leaves to make test-all: suites with clusters of real daemons, the proofs of the tests' own tools, and
+# tests that compile much of Kubernetes.
+LATER = ./bench/... ./deploy/packages ./drivers/kube ./hack/mutants ./harness ./harness/cluster/... ./harness/demo \
+	./harness/dockerlab/... ./harness/kubelab ./harness/vm ./scenarios/linearizable ./scenarios/planted \
+	./scenarios/report ./scenarios/servers
+
+# The packages with goroutines. Elsewhere nothing can race, or it would do so in daemons, which are processes of their
+# own: one spec of the lab has such a daemon. And the race detector makes simulations five times slower.
+RACED = ./cni/... ./core/agent/... ./drivers/cloud/... ./drivers/etcd ./drivers/kube ./drivers/linux/... \
+	./drivers/remote/... ./internal/... ./tools/daemon ./tools/dump ./tools/mesh
 
 # A spec of the lab runs this daemon, which the race detector watches. Its packages are compiled for the tests anyway.
 .PHONY: bin/raced/flanneld
 bin/raced/flanneld:
 	@$(if $(HAVE_CC),CGO_ENABLED=1 $(GO) build -race -tags $(PROGRAM_TAGS) -o $@ ./cmd/flanneld)
 
-# vet has run already, so go test does without its own.
-TESTS = bin/testsum -results "$$results" $(1) -- $(2) -vet=off -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(3)
+TESTS        = bin/testsum -results "$$results" $(1) -- -count=1 -timeout 20m -run '$(RUN)' $(2)
+RESULTS_FILE = results='$(or $(RESULTS),$(shell mktemp -u))'; $(if $(RESULTS),,trap 'rm -f "$$results" "$$results.lock"' EXIT;)
 
-.PHONY: run-tests
-run-tests: export FLANNEL_LAB_RACED := $(if $(HAVE_CC),$(CURDIR)/bin/raced/flanneld)
-run-tests: check plugins bin/testsum bin/raced/flanneld
-	@results='$(or $(RESULTS),$(shell mktemp -u))'; $(if $(RESULTS),,trap 'rm -f "$$results"' EXIT;) status=0; \
-	packages=$$($(GO) list $(PKG)) plain=$$($(GO) list $(UNRACED)); \
-	raced=$$(grep -vxF "$$plain" <<<"$$packages" || true); \
-	plain=$$(grep -xF "$$plain" <<<"$$packages" || true); \
-	[ -z "$$raced" ] || $(CHECKED) $(call TESTS,$(CHECKNOTES) $(if $(RESULTS),-more,$${plain:+-more}),$(RACE),$$raced) || status=1; \
-	[ -z "$$plain" ] || CGO_ENABLED=0 $(call TESTS,$(if $(RESULTS),-more),,$$plain) || status=1; \
+# The packages that PKG names; of all, those of this tier. Many tests wait, so three packages at a time use two cores.
+.PHONY: quick-tests
+quick-tests: fmt-check plugins bin/testsum
+	@$(RESULTS_FILE) packages=$$($(GO) list $(PKG)); \
+	$(if $(filter ./...,$(PKG)),later=$$($(GO) list $(LATER)); packages=$$(grep -vxF "$$later" <<<"$$packages");) \
+	$(PLAIN) $(call TESTS,$(QUICKNOTES),-short -p 3 $$packages)
+
+.PHONY: all-tests
+all-tests: export FLANNEL_LAB_RACED := $(if $(HAVE_CC),$(CURDIR)/bin/raced/flanneld)
+all-tests: check plugins bin/testsum bin/raced/flanneld
+	@$(RESULTS_FILE) status=0; \
+	packages=$$($(GO) list $(PKG)) raced=$(if $(RACE),$$($(GO) list $(RACED)),-); \
+	plain=$$(grep -vxF -e "$$raced" <<<"$$packages" || true); \
+	raced=$$(grep -xF -e "$$raced" <<<"$$packages" || true); \
+	[ -z "$$raced" ] || CGO_ENABLED=1 $(call TESTS,$(CHECKNOTES) $(if $(RESULTS),-more,$${plain:+-more}),$(RACE) -vet=off -p $(JOBS) $$raced) || status=1; \
+	[ -z "$$plain" ] || $(PLAIN) $(call TESTS,$(CHECKNOTES) $(if $(RESULTS),-more),-vet=off -p $(JOBS) $$plain) || status=1; \
 	exit $$status
 
 # Kubernetes' programs are built from a module of their own, which keeps its
@@ -243,7 +264,7 @@ test-kube: build bin/manifests bin/testsum $(KUBE) ## flanneld against a real Ku
 	@trap 'rm -f "$(RESULTS)"' EXIT; status=0; $(ASKED) \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/monitoring -- -count=1 ./... || status=$$?; \
-	$(CHECKED) bin/testsum -note "Kubernetes $(or $(API),$(KUBE_VERSION))" $(if $(SUMMARY_NOTE),-note "$$SUMMARY_NOTE") -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') $(if $(API),-ginkgo.skip 'Beside kube-proxy') || status=$$?; \
+	$(PLAIN) bin/testsum -note "Kubernetes $(or $(API),$(KUBE_VERSION))" $(if $(SUMMARY_NOTE),-note "$$SUMMARY_NOTE") -results '$(RESULTS)' -- -vet=off -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') $(if $(API),-ginkgo.skip 'Beside kube-proxy') || status=$$?; \
 	exit $$status
 
 # Kept in a folder of the user's cache that is named after the versions.
@@ -313,7 +334,7 @@ test-etcd-v2: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-etcd-v2: MORE = $(filter command,$(firstword $(origin RESULTS)))
 test-etcd-v2: export FLANNEL_ETCD_V2 := $(CURDIR)/bin/etcd-v2
 test-etcd-v2: build bin/testsum bin/etcd-v2 ## flannelctl migrate from a real etcd 3.5 with its API v2
-	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) $(CHECKED) bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 10m -run '^TestMigrat' ./tools/flannelctl
+	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) $(PLAIN) bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- -vet=off -count=1 -timeout 10m -run '^TestMigrat' ./tools/flannelctl
 
 # A caller that names RESULTS closes with a run of its own. Without an engine the suite is skipped by name.
 .PHONY: test-docker
@@ -353,7 +374,7 @@ test-vm: MORE = $(filter command,$(firstword $(origin RESULTS)))
 test-vm: export FLANNEL_LAB_VM := $(CURDIR)/bin/vm
 test-vm: build bin/testsum bin/vm ## conformance, scenarios and the systemd units on a stock Debian kernel in QEMU (MACHINES=1|2); it says what to install
 	@hack/deps || true
-	@$(if $(MORE),,trap 'rm -f "$(RESULTS)" "$(RESULTS).lock"' EXIT;) $(CHECKED) RACE='$(RACE)' RESULTS='$(RESULTS)' MORE='$(MORE)' MACHINES='$(MACHINES)' hack/test-vm
+	@$(if $(MORE),,trap 'rm -f "$(RESULTS)" "$(RESULTS).lock"' EXIT;) $(PLAIN) RESULTS='$(RESULTS)' MORE='$(MORE)' MACHINES='$(MACHINES)' hack/test-vm
 
 .PHONY: check
 check: fmt-check vet lint ## format, vet and lint only
@@ -362,30 +383,39 @@ check: fmt-check vet lint ## format, vet and lint only
 fmt-check:
 	@bad=$$(gofmt -l $(GODIRS)); [ -z "$$bad" ] || { echo "not formatted (make fmt):" $$bad; exit 1; }
 
-# With the flags of the tests, so that each package is compiled once for all
-# three. Compiling comes first, to show that it goes on.
+# Compiling comes first, to show that it goes on.
 .PHONY: vet
 vet: compiled ## go vet
-	@$(CHECKED) $(GO) vet $(RACE) ./...
+	@$(PLAIN) $(GO) vet ./...
 
 .PHONY: lint
 lint: compiled bin/staticcheck bin/style ## staticcheck, in the version go.mod pins, and our own rules
-	@$(CHECKED) GOFLAGS='$(GOFLAGS) $(RACE)' bin/staticcheck ./...
-	@$(CHECKED) GOFLAGS='$(GOFLAGS) $(RACE)' bin/style -held all
+	@$(PLAIN) bin/staticcheck ./...
+	@$(PLAIN) bin/style -held all
 
 .PHONY: style
 style: bin/style ## count what breaks the rules of CONTRIBUTING.md, by package (LIST=core/node prints each)
-	@$(CHECKED) GOFLAGS='$(GOFLAGS) $(RACE)' bin/style $(if $(LIST),-list $(LIST))
+	@$(PLAIN) bin/style $(if $(LIST),-list $(LIST))
 
 .PHONY: compiled
 compiled:
-	@$(CHECKED) $(GO) build -v $(RACE) ./... 2>&1 | hack/compiling
+	@$(PLAIN) $(GO) build -v ./... 2>&1 | hack/compiling
 
 bin/staticcheck: go.mod
 	@$(STATIC) -o $@ honnef.co/go/tools/cmd/staticcheck
 
 bin/style: $(wildcard hack/style/*.go) go.mod
 	@$(STATIC) -o $@ ./hack/style
+
+# Suites that wait for real kernels are those that a busy machine breaks.
+.PHONY: stress
+stress: plugins bin/testsum ## repeat tests beside four busy loops and a writer of the disk, and count what failed (PKG=./core/agent N=20 RUN=TestName)
+	@$(if $(filter ./...,$(PKG)),$(error make stress PKG=./core/agent: name the packages))
+	@$(PLAIN) hack/stress $(or $(N),20) -vet=off -count=1 -timeout 30m -run '$(RUN)' $(PKG)
+
+.PHONY: test-odd
+test-odd: ## a part of make test with umask 077, spaces in TMPDIR, no HOME, no IPv6 (root), odd GOFLAGS, locale, time zone, proxies and host name
+	@hack/odd-places
 
 .PHONY: bench
 bench: export FLANNEL_LAB_UPSTREAM = $(wildcard $(CURDIR)/bin/upstream-flanneld)

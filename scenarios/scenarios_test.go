@@ -18,6 +18,7 @@ import (
 
 	"github.com/flanneld/flannel/harness"
 	"github.com/flanneld/flannel/internal/pace"
+	"github.com/flanneld/flannel/internal/suite/outcome"
 	"github.com/flanneld/flannel/scenarios/labworld"
 	"github.com/flanneld/flannel/scenarios/lang"
 	"github.com/flanneld/flannel/scenarios/simworld"
@@ -52,6 +53,7 @@ func TestMain(m *testing.M) {
 //	WORLD=sim          only that world; vm is namespaces of a machine, in which this program runs
 //	SHARE=1/2          only the first of two shares of those files; two machines run one each
 //	SEED=7             of all chance in the simulator; by default the file's "# seed=N", else 1
+//	-short             on the kernel only files with the line "# also=quick", unless SCENARIO or WORLD names some
 //	NEXTHOPS=always    routes use next-hop objects, or never do, unless the file says nexthops=
 //	REPORT=out.html    write a page that explains each run; several get names of their own
 //
@@ -60,7 +62,8 @@ func TestScenarios(t *testing.T) {
 	c := choose(t)
 	results := newTable(os.Stdout)
 	for _, file := range c.files {
-		results.inMachines[scenarioName(file)] = forVM(readFile(t, file))
+		text := readFile(t, file)
+		results.elsewhere[scenarioName(file)] = forVM(text) || c.fewer && !quick(text)
 	}
 	t.Cleanup(func() { results.total(t, c.worlds) })
 	for _, world := range c.worlds {
@@ -72,6 +75,9 @@ func TestScenarios(t *testing.T) {
 				t.Run(scenarioName(file), func(t *testing.T) {
 					if world != "vm" || !countsLost(readFile(t, file)) {
 						t.Parallel()
+					}
+					if c.fewer && world != "sim" && !quick(readFile(t, file)) {
+						t.Skip(outcome.ForTestAll)
 					}
 					replay(t, c.maker(t, world, file), file, results)
 				})
@@ -87,6 +93,7 @@ func countsLost(text string) bool { return strings.Contains(text, "\nstream star
 // choice names the scenarios to replay, and their worlds.
 type choice struct {
 	files, worlds []string
+	fewer         bool   // on the kernel, only those of make test
 	seed          uint64 // 0: as the file says
 	nextHops      string // always or never; empty: as the file says
 	daemon        func() (string, error)
@@ -125,6 +132,7 @@ func choose(t *testing.T) choice {
 	if slices.Contains(c.worlds, "vm") && os.Getenv("SCENARIO") == "" {
 		c.files = slices.DeleteFunc(c.files, func(file string) bool { return !forVM(readFile(t, file)) })
 	}
+	c.fewer = testing.Short() && os.Getenv("SCENARIO") == "" && os.Getenv("WORLD") == ""
 	c.files, err = share(c.files, cmp.Or(os.Getenv("SHARE"), "1/1"))
 	if err != nil {
 		t.Fatalf("SHARE: %v", err)

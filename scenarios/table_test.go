@@ -22,11 +22,11 @@ type table struct {
 	ok, failed, not int
 	skippedBlocks   []string
 	ranIn           map[string][]string // worlds, by scenario; none where it was skipped
-	inMachines      map[string]bool     // scenarios that make test-vm plays
+	elsewhere       map[string]bool     // scenarios that make test-vm or make test-all plays
 }
 
 func newTable(out io.Writer) *table {
-	return &table{out: out, started: time.Now(), ranIn: map[string][]string{}, inMachines: map[string]bool{}}
+	return &table{out: out, started: time.Now(), ranIn: map[string][]string{}, elsewhere: map[string]bool{}}
 }
 
 const rowFormat = "%-32s %-6s %-8s %8s %10s %8s\n"
@@ -74,7 +74,7 @@ func (r *table) total(t *testing.T, worlds []string) {
 	fmt.Fprintf(r.out, "\nscenarios: %d ok, %d failed, %d skipped in %s\n",
 		r.ok, r.failed, r.not, time.Since(r.started).Round(100*time.Millisecond))
 	nowhere := r.tell(worlds)
-	nowhere = slices.DeleteFunc(nowhere, func(scenario string) bool { return r.inMachines[scenario] })
+	nowhere = slices.DeleteFunc(nowhere, func(scenario string) bool { return r.elsewhere[scenario] })
 	if len(worlds) > 1 && len(nowhere) > 0 {
 		t.Errorf("%d scenarios ran in no world; give each a world that has what it requires", len(nowhere))
 	}

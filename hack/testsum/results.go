@@ -29,16 +29,16 @@ func (r result) test() test { return test{r.Pkg, r.Test} }
 func resultsOf(pkg *testjson.Package) []result {
 	parents := parentsOf(pkg.TestCases())
 	var results []result
-	add := func(state string, tests []testjson.TestCase) {
+	add := func(state string, tests []testjson.TestCase, toldBySubtests map[string]bool) {
 		for _, test := range tests {
-			if !parents[test.Test.Name()] {
+			if !toldBySubtests[test.Test.Name()] {
 				results = append(results, expand(state, test, pkg)...)
 			}
 		}
 	}
-	add(outcome.Passed, pkg.Passed)
-	add(outcome.Failed, pkg.Failed)
-	add(outcome.Skipped, pkg.Skipped)
+	add(outcome.Passed, pkg.Passed, parents)
+	add(outcome.Failed, pkg.Failed, parentsOf(pkg.Failed)) // a test may fail although all its subtests pass
+	add(outcome.Skipped, pkg.Skipped, parents)
 	return results
 }
 

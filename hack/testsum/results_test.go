@@ -1,6 +1,33 @@
 package main
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"gotest.tools/gotestsum/testjson"
+)
+
+// TestAFailureOutsideOfSubtestsCounts checks that a test which fails although its subtests pass is a result, and that
+// one whose subtest fails is none.
+func TestAFailureOutsideOfSubtestsCounts(t *testing.T) {
+	var events strings.Builder
+	for _, e := range [][2]string{{"pass", "TestA/good"}, {"fail", "TestA"}, {"fail", "TestB/bad"}, {"fail", "TestB"}} {
+		fmt.Fprintf(&events, `{"Action":"run","Package":"p","Test":%q}`+"\n", e[1])
+		fmt.Fprintf(&events, `{"Action":%q,"Package":"p","Test":%q}`+"\n", e[0], e[1])
+	}
+	execution, err := testjson.ScanTestOutput(testjson.ScanConfig{Stdout: strings.NewReader(events.String())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range resultsOf(execution.Package("p")) {
+		got = append(got, r.State+" "+r.Name)
+	}
+	if want := "passed TestA/good, failed TestA, failed TestB/bad"; strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %s", got, want)
+	}
+}
 
 func TestSkipReason(t *testing.T) {
 	for _, c := range []struct {

@@ -140,7 +140,8 @@ func (s *summary) write(out io.Writer) {
 	fmt.Fprintf(out, "\n%v\n", total)
 }
 
-// writeSkipped names the tests that were skipped, those with the same reason in one line.
+// writeSkipped names the tests that were skipped, those with the same reason in one line,
+// and counts those that another command runs.
 func (s *summary) writeSkipped(out io.Writer) {
 	var reasons []string
 	tests := map[string][]string{}
@@ -158,7 +159,11 @@ func (s *summary) writeSkipped(out io.Writer) {
 		fmt.Fprintln(out, "\nSkipped, and why:")
 	}
 	for _, reason := range reasons {
-		fmt.Fprintf(out, "  %s (%d): %s\n", reason, len(tests[reason]), strings.Join(shortened(tests[reason]), ", "))
+		fmt.Fprintf(out, "  %s (%d)", reason, len(tests[reason]))
+		if !strings.HasSuffix(reason, outcome.ForTestAll) {
+			fmt.Fprintf(out, ": %s", strings.Join(shortened(tests[reason]), ", "))
+		}
+		fmt.Fprintln(out)
 	}
 }
 

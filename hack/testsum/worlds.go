@@ -60,7 +60,7 @@ func (s *summary) byScenario() map[string]*replays {
 		switch {
 		case r.State != outcome.Skipped:
 			p.ran = append(p.ran, world)
-		case r.Reason == outcome.SimulatorOnly, r.Reason == outcome.TooLong:
+		case slices.Contains([]string{outcome.SimulatorOnly, outcome.TooLong, outcome.ForTestAll}, r.Reason):
 			p.exempt = true
 		}
 	}

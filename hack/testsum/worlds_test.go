@@ -17,12 +17,13 @@ func replay(world, scenario, state, reason string) result {
 }
 
 // TestScenariosWithoutAKernel checks that a scenario which no kernel ran fails the run if a
-// VM was tried, unless the scenario says that it is for the simulator, or too long.
+// VM was tried, unless the scenario says that it is for the simulator or too long, or the run leaves it to another.
 func TestScenariosWithoutAKernel(t *testing.T) {
 	s := &summary{Results: []result{
 		replay("sim", "basic", outcome.Passed, ""), replay("netns", "basic", outcome.Passed, ""),
 		replay("sim", "clock", outcome.Passed, ""), replay("netns", "clock", outcome.Skipped, outcome.SimulatorOnly),
 		replay("sim", "long", outcome.Passed, ""), replay("netns", "long", outcome.Skipped, outcome.TooLong),
+		replay("sim", "left", outcome.Passed, ""), replay("netns", "left", outcome.Skipped, outcome.ForTestAll),
 		replay("sim", "ipip", outcome.Passed, ""), replay("netns", "ipip", outcome.Skipped, "this kernel lacks ipip"),
 		replay("sim", "gre", outcome.Passed, ""), replay("netns", "gre", outcome.Skipped, "this kernel lacks gre"),
 	}}
@@ -39,9 +40,10 @@ func TestScenariosWithoutAKernel(t *testing.T) {
 	var out bytes.Buffer
 	s.write(&out)
 	for _, want := range []string{
-		"    in sim: 3\n    in sim, netns: 1\n    in sim, vm: 1\n",
+		"    in sim: 4\n    in sim, netns: 1\n    in sim, vm: 1\n",
 		"\nFailed, since no kernel ran them: gre\n",
-		"\n7 passed, 1 failed, 5 skipped\n",
+		"  scenarios, left to make test-all (1)\n",
+		"\n8 passed, 1 failed, 6 skipped\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, &out)

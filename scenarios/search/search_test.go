@@ -9,11 +9,14 @@ import (
 	"time"
 )
 
-// seeds is how many the bounded search runs; the variable SEEDS asks for others.
+// seeds is how many the bounded search runs, fewer with -short; the variable SEEDS asks for others.
 func seeds(t *testing.T) uint64 {
 	t.Helper()
 	text, ok := os.LookupEnv("SEEDS")
-	if !ok {
+	switch {
+	case !ok && testing.Short():
+		return 5
+	case !ok:
 		return 25
 	}
 	n, err := strconv.ParseUint(text, 10, 64)

@@ -21,6 +21,9 @@ const (
 	TooLong       = "it takes many minutes on a kernel: one plays it only by its name"
 )
 
+// ForTestAll is the reason of tests that make test leaves out. A summary counts them and does not name them.
+const ForTestAll = "left to make test-all"
+
 // Outcome says how one spec ended.
 type Outcome struct {
 	State  string // Passed, Failed or Skipped
