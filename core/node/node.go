@@ -48,6 +48,7 @@ type storeState struct {
 	changed  bool        // snap changed since the last look at the host
 	saved    *saved      // nil: none
 	giveUp   time.Time   // the time to fall back on saved
+	leftOut  error       // why the config of the view is refused; see refuseLeftOut
 }
 
 // networkState is the network config in force.
@@ -217,20 +218,21 @@ func (n *Node) Step(now time.Time, in Input) {
 // absorb records results; it decides nothing.
 func (n *Node) absorb(in Input) {
 	if in.View != nil {
+		view := n.refuseLeftOut(*in.View)
 		// The node may now make the deletes withheld during the outage.
-		if in.View.Synced && !n.store.view.Synced {
+		if view.Synced && !n.store.view.Synced {
 			for _, id := range []LaneID{HostLane, CommandsLane, IKELane} {
 				n.lanes[id].lookBy(n.now, causeChange)
 			}
 			if n.cloud.plan.Withheld > 0 {
 				n.lanes[CloudLane].lookBy(n.now, causeChange)
 			}
-			n.storeAnswers(in.View.Snapshot)
+			n.storeAnswers(view.Snapshot)
 		}
-		if before, now := n.assigned(), in.View.Assigned; before != now && !before.SameAddresses(now) {
+		if before, now := n.assigned(), view.Assigned; before != now && !before.SameAddresses(now) {
 			n.host.chosen = false
 		}
-		n.store.view = *in.View
+		n.store.view = view
 	}
 	for _, l := range n.lanes {
 		n.absorbLane(l, in.Lanes[l.id])

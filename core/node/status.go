@@ -307,8 +307,9 @@ func (n *Node) reasons() (rs []string) {
 	}
 	s := &n.store
 	away := because(s.view.Err)
+	say(s.leftOut != nil, "stale: working from saved leases: %v", s.leftOut)
 	say(s.snap == nil, "the datastore has not answered yet%s", away)
-	say(s.stale, "stale: working from saved leases, the datastore does not answer%s", away)
+	say(s.stale && s.leftOut == nil, "stale: working from saved leases, the datastore does not answer%s", away)
 	say(s.snap != nil && !s.stale && !s.view.Synced, "the datastore does not answer%s", away)
 	say(n.synced() && n.host.withheld > 0, "%d objects of departed peers are not yet deleted", n.host.withheld)
 	say(n.network.err != nil, "%v", n.network.err)

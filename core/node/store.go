@@ -37,9 +37,12 @@ func (n *Node) chooseSnapshot() {
 		s.snap, s.stale = &s.saved.Snapshot, true
 		s.changed = true
 		n.lease.self = s.saved.Self
-		n.event(Warning, "store-stale",
-			fmt.Sprintf("the datastore does not answer (%v); going on with %d leases saved %s, nothing will be deleted",
-				s.view.Err, len(s.snap.Leases), s.saved.At.UTC().Format(time.RFC3339)))
+		why := fmt.Sprintf("the datastore does not answer (%v)", s.view.Err)
+		if s.leftOut != nil {
+			why = "the network config is refused"
+		}
+		n.event(Warning, "store-stale", fmt.Sprintf("%s; going on with %d leases saved %s, nothing will be deleted",
+			why, len(s.snap.Leases), s.saved.At.UTC().Format(time.RFC3339)))
 	}
 }
 
