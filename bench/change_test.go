@@ -29,19 +29,23 @@ func benchmarkPeerChange(b *testing.B, peers int) {
 	entries := neighbours(b, n)
 	used := rest(ctx, b, n.PID(), 0)
 	began := used
+	var times reactions
 	for i := 0; b.Loop(); i++ {
 		p := peer(peers / 2)
 		mac := dataplane.MAC{0xc6, 1, byte(i >> 16), byte(i >> 8), byte(i), 1}
 		p.Attrs.BackendData = vxlanData(mac)
+		put := time.Now()
 		if err := lab.Store.PutRaw(ctx, harness.SubnetKey(p.Key.String()), string(lease.EncodeAttrs(p.Attrs))); err != nil {
 			b.Fatal(err)
 		}
 		await(ctx, b, entries, mac)
+		times = append(times, time.Since(put))
 		b.StopTimer()
 		used = rest(ctx, b, n.PID(), used)
 		b.StartTimer()
 	}
 	b.ReportMetric(milliseconds(used-began)/float64(b.N), "cpu-ms/op")
+	times.report(b)
 }
 
 // BenchmarkGatewayChange measures the same for host-gw: the public address of one peer changes,

@@ -46,7 +46,7 @@ func peakMemory(b *testing.B, pid int) int64 {
 // more, and returns the CPU time used by then.
 func rest(ctx context.Context, b *testing.B, pid int, mark time.Duration) time.Duration {
 	b.Helper()
-	const quiet = 150 * time.Millisecond // beyond the daemon's debounce
+	const quiet = 700 * time.Millisecond // after that the daemon follows the next change promptly
 	var (
 		pass  = pace.Scale(2 * time.Millisecond)   // of CPU; less is housekeeping
 		still = pace.Scale(200 * time.Microsecond) // of CPU in the quiet time

@@ -31,7 +31,7 @@ type Options struct {
 	ChangeLimit  time.Duration // how long a previous backend is kept that no config names; default 1 h
 	ExitOnLoss   bool          // exit instead of acquiring again when the lease is lost
 	Resync       time.Duration // full look without a hint; default 30 s, jittered
-	Debounce     time.Duration // from a hint to the look; default 100 ms
+	Debounce     time.Duration // from news to the look, unless it was quiet; default 100 ms
 	// TrustConfig says that the writers of the network config may run commands on this host as root.
 	// Without it the node refuses a config whose backend runs commands.
 	TrustConfig bool

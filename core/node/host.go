@@ -45,7 +45,7 @@ func (p hostPart) follow() bool {
 	}
 	if n.store.changed && n.host.looked {
 		n.store.changed = false
-		n.hostLane().lookBy(n.now.Add(n.opts.Debounce), causeChange)
+		n.lookSoon(n.hostLane(), 0, causeChange)
 	}
 	return true
 }

@@ -57,6 +57,7 @@ type lane struct {
 	whole    bool           // the look under way reads everything
 	resync   time.Time      // of the next whole look that needs no hint
 	lastLook time.Time      // end of the last look
+	prompted time.Time      // time of the last look that news asked for after a quiet time
 	lookErr  error          // why the last look failed
 	failures []error        // of the last plan
 	attempts int            // plans and looks in a row that did not lead to an empty diff
@@ -231,16 +232,36 @@ func (n *Node) absorbLane(l *lane, in LaneInput) {
 	}
 }
 
-// hinted schedules a look one debounce from now, or later if the last look was
-// just now: a busy host changes all the time, and every look costs time. Later
-// hints do not move the look.
+// hinted schedules a look soon, or later if the last look was just now: a busy host
+// changes all the time, and every look costs time. Later hints do not move the look.
 func (n *Node) hinted(l *lane) {
 	l.hinted = true
-	at := n.now.Add(n.opts.Debounce)
-	if gap := l.lastLook.Add(l.part.pace().hintGap); gap.After(at) {
-		at = gap
+	n.lookSoon(l, l.part.pace().hintGap, causeHint)
+}
+
+// prompt is the pause before a look after a quiet time. News that come together, such as the kernel's announcements
+// about a device that goes, are one reason to look.
+const prompt = 5 * time.Millisecond
+
+// lookSoon schedules a look because of news: promptly after a quiet time, else one debounce from now and a gap after
+// the last look, so that one look follows many news. The time from a prompt look to the next one is longer by the
+// debounce that the prompt one did not wait: in a storm, looks come no more often than if each waited.
+func (n *Node) lookSoon(l *lane, gap time.Duration, because cause) {
+	d := n.opts.Debounce
+	pause := max(gap, d) + d // after a prompt look
+	early := n.now.Add(min(prompt, d))
+	if !l.busy && !early.Before(l.lastLook.Add(pause)) && !early.Before(l.prompted.Add(pause)) {
+		l.prompted = early
+		l.lookBy(early, because)
+		return
 	}
-	l.lookBy(at, causeHint)
+	at := n.now.Add(d)
+	for _, least := range []time.Time{l.lastLook.Add(gap), l.prompted.Add(pause)} {
+		if least.After(at) {
+			at = least
+		}
+	}
+	l.lookBy(at, because)
 }
 
 func (n *Node) finishedLook(l *lane, looked Looked) {

@@ -35,6 +35,44 @@ func TestHintsPushNoLookBack(t *testing.T) {
 	}
 }
 
+// TestNewsAfterAQuietTime gives a hint, or a changed record, after a quiet time: the node looks within 20 ms. In a
+// storm of 25 changes within a second, and in one of hints, looks are no more than if each waited for the debounce.
+func TestNewsAfterAQuietTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		news func(*world, int)
+		most int // looks in a second of them
+	}{
+		"hints": {func(w *world, _ int) { w.run(hint(HostLane)) }, 3},
+		"records": {func(w *world, i int) {
+			w.put(vxlanPeer("10.5.3.0-24", byte(20+i)))
+			w.tell()
+		}, 2 * 9}, // each with the look after its plan
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := atRest(t)
+			w.pass(10 * time.Second)
+			w.looks = nil
+			began := w.now
+			for i := range 25 {
+				c.news(w, i)
+				if i == 0 {
+					w.pass(20 * time.Millisecond)
+					if len(w.looks) == 0 {
+						t.Fatal("no look within 20 ms of the first news")
+					}
+					continue
+				}
+				w.pass(40 * time.Millisecond)
+			}
+			w.pass(began.Add(time.Second + 200*time.Millisecond).Sub(w.now))
+			if len(w.looks) > c.most {
+				t.Errorf("%d looks in a storm, want at most %d", len(w.looks), c.most)
+			}
+			w.wantReady()
+		})
+	}
+}
+
 // TestHintMovesALookForwardOnly gives a hint while a look is already due.
 func TestHintMovesALookForwardOnly(t *testing.T) {
 	w := guarded(t)

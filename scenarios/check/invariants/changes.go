@@ -16,7 +16,7 @@ import (
 
 const (
 	// changeBound is how long after a node's client has shown a change of the store
-	// the node's host must follow it. A node waits a debounce of 100 ms, looks,
+	// the node's host must follow it. A node waits up to 200 ms, looks,
 	// changes the host and looks again.
 	changeBound = 2 * time.Second
 	// driftBound is how long a host may differ from the records after the last fault
