@@ -50,6 +50,8 @@ type Facts struct {
 	// Settings are the texts of configuration files, by path.
 	Settings map[string]string
 	CNI      []string // names of the files in the folder of the CNI configuration, sorted
+	CNIFirst string   // the text of the one that the runtime takes
+	Pools    []Pool   // of addresses for pods
 
 	Disks   []Disk
 	SELinux string // "", "permissive" or "enforcing"

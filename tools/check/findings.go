@@ -29,8 +29,8 @@ func (f *Facts) Findings() []Finding {
 	var all []Finding
 	for _, judge := range []func() []Finding{
 		f.config, f.daemon, f.node, f.modules, f.options, f.forwarding, f.bridges, f.uplink, f.overlap, f.shared,
-		f.bypass, f.podBridge, f.ports, f.refused, f.paths, f.peers, f.owners, f.firewall, f.masquerade, f.firewalld,
-		f.takers, f.leftovers, f.disks, f.selinux, f.clock,
+		f.bypass, f.podBridge, f.ports, f.refused, f.insiders, f.paths, f.peers, f.owners, f.firewall, f.masquerade,
+		f.firewalld, f.takers, f.leftovers, f.pools, f.disks, f.selinux, f.clock,
 	} {
 		all = append(all, judge()...)
 	}

@@ -291,8 +291,26 @@ var findingCases = []struct {
 		f.CNI = []string{"05-cilium.conflist",
 			"10-flannel.conflist"}
 	},
-		"failure CNI: the runtime takes the first file in /etc/cni/net.d, which is 05-cilium.conflist and not " +
-			"flannel's"},
+		"failure CNI: the runtime takes the first file in /etc/cni/net.d, which is 05-cilium.conflist, and that one is " +
+			"not flannel's and does not name it"},
+	{"Multus in front of flannel", func(_ *testing.T, f *Facts) {
+		f.CNI = []string{"00-multus.conf", "10-flannel.conflist"}
+		f.CNIFirst = `{"type":"multus","delegates":[{"plugins":[{"type":"flannel"}]}]}`
+	}, "ok CNI: no other CNI program left anything"},
+	{"Multus that names a file", func(_ *testing.T, f *Facts) {
+		f.CNI = []string{"00-multus.conf"}
+		f.CNIFirst = `{"type":"multus-shim","clusterNetwork":"/host/etc/cni/net.d/10-flannel.conflist"}`
+	}, "ok CNI: no other CNI program left anything"},
+	{"a backup beside flannel's file", func(_ *testing.T, f *Facts) {
+		f.CNI = []string{"05-old.conflist.bak", "10-flannel.conflist"}
+	}, "ok CNI: no other CNI program left anything"},
+	{"a full pool", func(_ *testing.T, f *Facts) { f.Pools = []Pool{{"/var/lib/cni/networks/cbr0", 253}} },
+		"failure addresses: 253 of the 253 addresses of 10.5.1.0/24 are taken by files of host-local in " +
+			"/var/lib/cni/networks/cbr0, so no pod can start"},
+	{"a pool of files that are left", func(_ *testing.T, f *Facts) { f.Pools = []Pool{{"/x", 240}} },
+		"warning addresses: 240 of the 253 addresses"},
+	{"an address inside the network", func(_ *testing.T, f *Facts) { f.peerAt("10.5.9.9") },
+		"warning peers: the record of 10.5.2.0-24 has the address 10.5.9.9, which lies inside flannel's own network"},
 	{"another CNI program's device", func(_ *testing.T, f *Facts) { f.link("cali123", "169.254.1.1/32") },
 		"warning CNI: Calico left the device cali123"},
 	{"a full disk", func(_ *testing.T, f *Facts) { f.Disks[0].Free = 0 }, "failure disk: /run/flannel is full"},

@@ -74,6 +74,7 @@ func Gather(ctx context.Context, s Sources) *Facts {
 	g.readPorts()
 	g.readProcesses()
 	g.readSettings()
+	g.readPods()
 	g.readDisks()
 	g.readClock(ctx)
 	return &g.f

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flanneld/flannel/cni/install"
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -219,13 +218,7 @@ var otherCNI = map[string]string{
 
 // leftovers judges what other CNI programs left.
 func (f *Facts) leftovers() []Finding {
-	var found []Finding
-	for _, name := range f.CNI {
-		if name < install.ConfName && strings.Contains(name, ".conf") {
-			found = append(found, Finding{Level: Failure, Topic: "CNI", Remedy: "mv /etc/cni/net.d/" + name + " /root/",
-				Text: fmt.Sprintf("the runtime takes the first file in /etc/cni/net.d, which is %s and not flannel's", name)})
-		}
-	}
+	found := f.cniOrder()
 	seen := map[string]bool{}
 	for _, l := range f.Host.Links {
 		for prefix, program := range otherCNI {
