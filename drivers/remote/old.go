@@ -13,6 +13,7 @@ import (
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/remote/api"
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // The code in this file talks to servers of v0.5 to v0.7. They show neither revisions
@@ -23,13 +24,16 @@ import (
 const oldHandle = 1
 
 // followOld watches as an old client does: it asks for the first event after a
-// cursor, one after another. The first answer is a snapshot.
+// cursor, one after another. The first answer is a snapshot. A cache between the two may answer each time
+// at once, without an event after the cursor: then the store asks less and less often.
 func (s *Store) followOld(ctx context.Context, base string, first io.Reader, follow func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := s.readConfig(ctx, base); err != nil {
 		return err
 	}
+	asked := ""
+	var idle pause.Backoff
 	for body := first; ; {
 		var w api.Watched
 		if err := json.NewDecoder(io.LimitReader(body, maxLine)).Decode(&w); err != nil {
@@ -43,6 +47,13 @@ func (s *Store) followOld(ctx context.Context, base string, first io.Reader, fol
 			return err
 		}
 		follow()
+		switch news := len(w.Events) > 0 && w.Cursor != asked; {
+		case news:
+			idle = 0
+		case asked != "" && !idle.Wait(ctx):
+			return context.Cause(ctx)
+		}
+		asked = w.Cursor
 		answer, err := s.awaitOld(ctx, cancel, base, w.Cursor)
 		if err != nil {
 			return cause(ctx, err)
@@ -84,6 +95,7 @@ func (s *Store) get(ctx context.Context, from string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	req.Header.Set("Cache-Control", "no-cache")
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return nil, err

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,4 +223,41 @@ func TestOldServer(t *testing.T) {
 	eventually(t, "the config", func() bool {
 		return string(s.View().Snapshot.Config.Data) == `{"Network":"10.6.0.0/16"}`
 	})
+}
+
+// TestOldServerBehindACache puts a cache between our client and an old server, which answers each watch at once without
+// an event. The client asks ever less often, and follows the server once the cache is gone.
+func TestOldServerBehindACache(t *testing.T) {
+	old, addr := startOldServer(t)
+	old.put("POST", "10.5.1.0", json.RawMessage(attrs2))
+	behind, err := url.Parse("http://" + addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cached atomic.Bool
+	var watches atomic.Int64
+	cached.Store(true)
+	pass := httputil.NewSingleHostReverseProxy(behind)
+	cache := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("next") && cached.Load() {
+			watches.Add(1)
+			r.URL.RawQuery = "" // the snapshot of its last answer
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	t.Cleanup(cache.Close)
+	began := time.Now()
+	s := client(t, remote.Options{Servers: []string{cache.Listener.Addr().String()}})
+	shows(t, s, "10.5.1.0-24")
+	eventually(t, "a few watches", func() bool { return watches.Load() >= 4 })
+	// Waits of 0.1 s and twice as long each time, less a fifth: after n watches, 0.08 s * (2^(n-1) - 1) have passed.
+	// A slow machine only adds to that.
+	n := watches.Load()
+	passed := time.Since(began)
+	if least := 80 * time.Millisecond * (1<<min(n-1, 6) - 1); passed < least {
+		t.Fatalf("%d watches within %s, want no more than in %s", n, passed, least)
+	}
+	cached.Store(false)
+	old.put("POST", "10.5.2.0", json.RawMessage(attrs2))
+	shows(t, s, "10.5.1.0-24 10.5.2.0-24")
 }
