@@ -75,8 +75,9 @@ type Self struct {
 
 // Problem names a peer that cannot be served, and the reason.
 type Problem struct {
-	Key lease.Key
-	Err error
+	Key    lease.Key
+	Err    error
+	Served bool // the peer is served all the same, in the way that the reason names
 }
 
 // String names the peer's subnet.

@@ -46,7 +46,7 @@ func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease
 		}
 		p := Peer{Family: f, Key: l.Key, Subnet: subnet, IP: l.Attrs.IP(f), Lease: l}
 		if err := p.check(env, self, rng); err != nil {
-			problems = append(problems, Problem{l.Key, err})
+			problems = append(problems, Problem{Key: l.Key, Err: err})
 			continue
 		}
 		out = append(out, p)
@@ -120,5 +120,6 @@ func merge(older, younger Peer) Peer {
 }
 
 func overlap(younger, older Peer) Problem {
-	return Problem{younger.Key, fmt.Errorf("subnet %s overlaps %s of an older record", younger.Subnet, older.Key)}
+	return Problem{Key: younger.Key,
+		Err: fmt.Errorf("subnet %s overlaps %s of an older record", younger.Subnet, older.Key)}
 }

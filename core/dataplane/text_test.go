@@ -22,8 +22,8 @@ peer 10.5.4.0/24 to 192.168.64.5 dev flannel0
 wgpeer AgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICE= dev flannel-wg-v6
 ` +
 	"wgpeer b2hO4QLmTcEv8PLDtjUHY0FMDYyHTjqFk5BlOVBMXnY= " +
-	"endpoint 192.168.64.4:51820 allowed 10.5.3.0/24,fd00::/64 " +
-	"more 2 keepalive 25 psk psk-1a2b3c4d dev flannel-wg" + `
+	"endpoint 192.168.64.4:51820 allowed 10.5.3.0/24,fd00::/64,10.5.4.0/24,fd01::/64 " +
+	"keepalive 25 psk psk-1a2b3c4d dev flannel-wg" + `
 neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
 fdb c6:d2:32:6f:8f:45 dst 192.168.64.4 dev flannel.1
 nexthop 10.5.6.0 via 10.5.6.0 dev flannel.1 onlink
@@ -125,8 +125,8 @@ func TestParseObjectErrors(t *testing.T) {
 			`object "peer 10.5.3.0/24 via 192.168.64.4 dev flannel0": want "to", have "via"`},
 		{"wgpeer AAA= dev x", `object "wgpeer AAA= dev x": public key "AAA=": want 32 bytes in base64, not all zero`},
 		{"wgpeer " + aKey, `object "wgpeer ` + aKey + `": no dev`},
-		{"wgpeer " + aKey + " allowed 10.0.0.0/8,10.1.0.0/16 dev x", `object "wgpeer ` + aKey +
-			` allowed 10.0.0.0/8,10.1.0.0/16 dev x": two allowed IPs of IPv4`},
+		{"wgpeer " + aKey + " allowed 10.0.0.0/8,10.0.0.0/8 dev x", `object "wgpeer ` + aKey +
+			` allowed 10.0.0.0/8,10.0.0.0/8 dev x": 10.0.0.0/8 is an allowed IP twice`},
 		{"wgpeer " + aKey + " psk ../x dev x", `object "wgpeer ` + aKey +
 			` psk ../x dev x": "../x" is not the name of a secret`},
 		{"link x type wireguard mtu 1 key AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",

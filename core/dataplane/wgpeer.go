@@ -3,6 +3,7 @@ package dataplane
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,12 +37,81 @@ type WGPeer struct {
 	// Endpoint is where packets to the peer go. The device itself changes it when an
 	// authenticated packet comes from elsewhere. Zero: not known yet.
 	Endpoint netip.AddrPort
-	// Allowed holds the destinations behind the peer, at most one for each family.
+	// Allowed holds the destinations behind the peer, by family: the first one in the order of addresses.
 	Allowed [2]netip.Prefix
-	// More counts further allowed IPs. It is never wanted.
-	More      int
+	// More holds further destinations, of a peer with several subnets. [WGPeer.Allow] adds to both.
+	More      Prefixes
 	Keepalive uint16     // seconds between packets to an idle peer; 0: off
 	PSK       SecretName // [Secret.PSKName] of the pre-shared key; "": none
+}
+
+// Prefixes is a sorted list of prefixes that compares by value: their text, with commas between them.
+type Prefixes string
+
+// All yields the prefixes in order.
+func (ps Prefixes) All(yield func(netip.Prefix) bool) {
+	if ps == "" {
+		return
+	}
+	for text := range strings.SplitSeq(string(ps), ",") {
+		if p, err := netip.ParsePrefix(text); err == nil && !yield(p) {
+			return
+		}
+	}
+}
+
+// with returns the list with one more prefix.
+func (ps Prefixes) with(p netip.Prefix) Prefixes {
+	all := slices.Collect(ps.All)
+	at, found := slices.BinarySearchFunc(all, p, netip.Prefix.Compare)
+	if found {
+		return ps
+	}
+	var texts []string
+	for _, p := range slices.Insert(all, at, p) {
+		texts = append(texts, p.String())
+	}
+	return Prefixes(strings.Join(texts, ","))
+}
+
+// Allow adds an allowed IP, so that peers with equal ones are equal. An invalid prefix changes nothing.
+func (p *WGPeer) Allow(prefix netip.Prefix) {
+	if !prefix.IsValid() {
+		return
+	}
+	first := &p.Allowed[cidr.FamilyOf(prefix.Addr())]
+	switch {
+	case !first.IsValid():
+		*first = prefix
+	case prefix.Compare(*first) < 0:
+		p.More = p.More.with(*first)
+		*first = prefix
+	case prefix != *first:
+		p.More = p.More.with(prefix)
+	}
+}
+
+// AllowedIPs yields all destinations behind the peer.
+func (p WGPeer) AllowedIPs(yield func(netip.Prefix) bool) {
+	for _, prefix := range p.Allowed {
+		if prefix.IsValid() && !yield(prefix) {
+			return
+		}
+	}
+	p.More.All(yield)
+}
+
+// Allows reports whether a subnet is one of the peer's allowed IPs.
+func (p WGPeer) Allows(subnet netip.Prefix) bool {
+	if slices.Contains(p.Allowed[:], subnet) {
+		return subnet.IsValid()
+	}
+	for prefix := range p.More.All {
+		if prefix == subnet {
+			return true
+		}
+	}
+	return false
 }
 
 // String returns the canonical form, such as
@@ -66,15 +136,12 @@ func parseWGPeer(f *fields) Object {
 // params lists the parameters in the order of the canonical form.
 func (p *WGPeer) params() []param {
 	var allowed []string
-	for _, prefix := range p.Allowed {
-		if prefix.IsValid() {
-			allowed = append(allowed, prefix.String())
-		}
+	for prefix := range p.AllowedIPs {
+		allowed = append(allowed, prefix.String())
 	}
 	return []param{
 		{"endpoint", p.Endpoint.IsValid(), p.Endpoint, func(f *fields) { p.Endpoint = f.addrPort(f.next()) }},
 		{"allowed", len(allowed) > 0, strings.Join(allowed, ","), p.parseAllowed},
-		{"more", p.More != 0, p.More, func(f *fields) { p.More = int(f.number(31)) }},
 		{"keepalive", p.Keepalive != 0, p.Keepalive, func(f *fields) { p.Keepalive = uint16(f.number(16)) }},
 		{"psk", p.PSK != "", p.PSK, func(f *fields) { p.PSK = f.secretName() }},
 		{"dev", true, p.Link, func(f *fields) { p.Link = f.next() }},
@@ -88,10 +155,9 @@ func (p *WGPeer) parseAllowed(f *fields) {
 			f.fail("%w", err)
 			return
 		}
-		family := cidr.FamilyOf(prefix.Addr())
-		if p.Allowed[family].IsValid() {
-			f.fail("two allowed IPs of %s", family)
+		if p.Allows(prefix) {
+			f.fail("%s is an allowed IP twice", prefix)
 		}
-		p.Allowed[family] = prefix
+		p.Allow(prefix)
 	}
 }

@@ -74,16 +74,21 @@ func TestKeysOfRefusedSubnets(t *testing.T) {
 		s.AddWGPeer(dataplane.WGPeer{Allowed: [2]netip.Prefix{netip.MustParsePrefix(subnet)},
 			WGPeerKey: dataplane.WGPeerKey{Link: "flannel-wg", Public: dataplane.PublicKey{byte(i)}}})
 	}
+	shared := dataplane.WGPeer{WGPeerKey: dataplane.WGPeerKey{Link: "flannel-wg", Public: dataplane.PublicKey{2}}}
+	shared.Allow(netip.MustParsePrefix("10.5.5.0/24"))
+	s.AddWGPeer(shared)
+	more := shared
+	more.Allow(netip.MustParsePrefix("10.5.2.0/24"))
+	s.AddWGPeer(more) // the subnets of two records with one key
 	leaveOut(s, map[netip.Prefix]refusal{
+		netip.MustParsePrefix("10.5.2.0/24"): {object: dataplane.Route{Link: "flannel-wg"}},
 		netip.MustParsePrefix("10.5.3.0/24"): {object: dataplane.Route{Link: "flannel-wg"}},
 		netip.MustParsePrefix("10.5.4.0/24"): {object: dataplane.Route{Link: "flannel.1"}}, // a former way
 	})
-	for k := range s.WGPeers.All {
-		if k.Public != (dataplane.PublicKey{1}) {
-			t.Errorf("the host still desires the peer %s", k.Public)
-		}
+	if left, _ := s.WGPeers.Get(shared.WGPeerKey); left != shared {
+		t.Errorf("left of a peer with two subnets: %s, want %s", left, shared)
 	}
-	if s.WGPeers.Len() != 1 {
-		t.Errorf("%d peers of wireguard, want one", s.WGPeers.Len())
+	if s.WGPeers.Has(dataplane.WGPeerKey{Link: "flannel-wg", Public: dataplane.PublicKey{0}}) || s.WGPeers.Len() != 2 {
+		t.Errorf("%d peers of wireguard are still desired, want two without the refused one", s.WGPeers.Len())
 	}
 }

@@ -84,10 +84,8 @@ func newPeerIndex(want *dataplane.State, peers []*lease.Lease) *peerIndex {
 // its own.
 func (x *peerIndex) addTunnels(want *dataplane.State) {
 	for key, p := range want.WGPeers.All {
-		for _, subnet := range p.Allowed {
-			if subnet.IsValid() {
-				x.wgPeers[subnet] = key
-			}
+		for subnet := range p.AllowedIPs {
+			x.wgPeers[subnet] = key
 		}
 	}
 	for key := range want.Peers.All {
@@ -133,7 +131,7 @@ func (x *peerIndex) subnetsOf(o dataplane.Object) []netip.Prefix {
 		}
 		return []netip.Prefix{o.Src}
 	case dataplane.WGPeer:
-		return slices.DeleteFunc(slices.Clone(o.Allowed[:]), func(p netip.Prefix) bool { return !p.IsValid() })
+		return slices.Collect(o.AllowedIPs)
 	case dataplane.Neigh:
 		return x.neighs[o.NeighKey]
 	case dataplane.FDBEntry:

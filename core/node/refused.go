@@ -244,9 +244,7 @@ func leaveOut(s *dataplane.State, refused map[netip.Prefix]refusal) {
 		_, from := refused[k.Src]
 		return to || from
 	})
-	s.WGPeers.DeleteFunc(func(k dataplane.WGPeerKey, p dataplane.WGPeer) bool {
-		return slices.ContainsFunc(p.Allowed[:], func(allowed netip.Prefix) bool { return out(allowed, k.Link) })
-	})
+	leaveOutKeys(s, out)
 	unused := map[dataplane.FDBKey]bool{}
 	for subnet := range refused {
 		key := dataplane.RouteKey{Dst: subnet}
@@ -264,6 +262,27 @@ func leaveOut(s *dataplane.State, refused map[netip.Prefix]refusal) {
 	}
 	for entry := range unused {
 		s.FDB.Delete(entry)
+	}
+}
+
+// leaveOutKeys removes refused subnets from the allowed IPs of WireGuard peers, and a peer with the last of them.
+func leaveOutKeys(s *dataplane.State, out func(subnet netip.Prefix, link string) bool) {
+	peers := s.WGPeers.Clone()
+	for k, p := range peers.All {
+		rest := p
+		rest.Allowed, rest.More = [2]netip.Prefix{}, ""
+		for subnet := range p.AllowedIPs {
+			if !out(subnet, k.Link) {
+				rest.Allow(subnet)
+			}
+		}
+		if rest == p {
+			continue
+		}
+		s.WGPeers.Delete(k)
+		if rest.Allowed != [2]netip.Prefix{} {
+			s.AddWGPeer(rest)
+		}
 	}
 }
 

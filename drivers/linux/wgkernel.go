@@ -168,10 +168,7 @@ func (k *kernelWG) setPeer(
 	}
 	out.Attr(wgPeerKeepalive, nl.Native.AppendUint16(nil, p.Keepalive))
 	ips := out.Nest(wgPeerAllowedIPs)
-	for _, prefix := range p.Allowed {
-		if !prefix.IsValid() {
-			continue
-		}
+	for prefix := range p.AllowedIPs {
 		one := out.Nest(0)
 		out.Attr(wgAllowedIPFamily, nl.Native.AppendUint16(nil, uint16(nl.AF(cidr.FamilyOf(prefix.Addr())))))
 		out.AttrAddr(wgAllowedIPAddress, prefix.Addr())

@@ -3,7 +3,6 @@ package linux
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -73,9 +72,12 @@ func (a *applier) applyKernel(verb dataplane.Verb, l link, p dataplane.WGPeer, p
 
 // losesAllowed reports whether a peer has an allowed IP that it will not have.
 func losesAllowed(former, next dataplane.WGPeer) bool {
-	return former.More > 0 || slices.ContainsFunc(former.Allowed[:], func(prefix netip.Prefix) bool {
-		return prefix.IsValid() && !slices.Contains(next.Allowed[:], prefix)
-	})
+	for prefix := range former.AllowedIPs {
+		if !next.Allows(prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // possible returns the error with which a kernel refuses to create an object that is there, or to
@@ -99,20 +101,20 @@ type wgTable struct {
 // put adds a peer.
 func (t *wgTable) put(p dataplane.WGPeer) {
 	t.peers[p.Public] = p
-	for _, prefix := range p.Allowed {
-		if prefix.IsValid() {
-			t.owner[prefix] = p.Public
-		}
+	for prefix := range p.AllowedIPs {
+		t.owner[prefix] = p.Public
 	}
 }
 
 // replaces reports whether a new peer takes an allowed IP of another one that the device still has: the
 // host behind it has a new key.
 func (t *wgTable) replaces(p dataplane.WGPeer) bool {
-	return slices.ContainsFunc(p.Allowed[:], func(prefix netip.Prefix) bool {
-		_, there := t.peers[t.owner[prefix]]
-		return there
-	})
+	for prefix := range p.AllowedIPs {
+		if _, there := t.peers[t.owner[prefix]]; there {
+			return true
+		}
+	}
+	return false
 }
 
 // peersOf returns a device's peers, which it reads once for all ops.

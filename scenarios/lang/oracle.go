@@ -162,6 +162,9 @@ func announces(n Node, key lease.Key) bool {
 	file := n.SubnetFile()
 	for _, f := range cidr.Families {
 		p := key.Of(f)
+		if !p.IsValid() && strings.Contains(file, cidr.Pick(f, "FLANNEL_SUBNET=", "FLANNEL_IPV6_SUBNET=")) {
+			return false
+		}
 		if p.IsValid() && !strings.Contains(file, fmt.Sprintf("=%s/%d\n", p.Addr().Next(), p.Bits())) {
 			return false
 		}

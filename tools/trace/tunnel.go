@@ -56,9 +56,10 @@ func (w *walk) wireguard(state *dataplane.State, alive func(dataplane.WGPeer) bo
 	var found dataplane.WGPeer
 	bits := -1
 	for k, p := range state.WGPeers.All {
-		a := p.Allowed[w.family]
-		if k.Link == w.out.Link && a.IsValid() && a.Contains(w.Flow.Dst) && a.Bits() > bits {
-			found, bits = p, a.Bits()
+		for a := range p.AllowedIPs {
+			if k.Link == w.out.Link && a.Contains(w.Flow.Dst) && a.Bits() > bits {
+				found, bits = p, a.Bits()
+			}
 		}
 	}
 	switch {

@@ -66,7 +66,9 @@ func (s *Set) renderWays(
 		}
 		state, refused := w.backend.Render(w.env(env), s.self(i, self), s.facesFor(i, peers))
 		for _, p := range refused {
-			r.peers[refusal{i, p.Key}] = true
+			if !p.Served {
+				r.peers[refusal{i, p.Key}] = true
+			}
 			if !known[p.String()] {
 				known[p.String()] = true
 				r.problems = append(r.problems, p)
@@ -194,68 +196,45 @@ func greet(state *dataplane.State) {
 }
 
 // joinPeers makes WireGuard peers that newer ways want too do for all of these: packets of each
-// way are taken from them, and the newest way names the endpoint. Of two nodes with one key, the older one is
-// served, and the other is a problem.
+// way are taken from them, and the newest way names the endpoint. If records of two nodes have one key, the older one
+// names it, and the other is a problem.
 func joinPeers(state, newer *dataplane.State, peers []*lease.Lease) (problems []backend.Problem) {
 	for _, newest := range newer.WGPeers.All {
 		p, ok := state.WGPeers.Get(newest.WGPeerKey)
 		if !ok {
 			continue
 		}
-		all, same := joined(newest, p)
-		if same {
-			state.AddWGPeer(all)
-			continue
+		all := newest
+		if newest.Endpoint != p.Endpoint {
+			first, second := oldestOf(newest, peers), oldestOf(p, peers)
+			differ := first != nil && second != nil && first != second
+			if differ && second.CreateRevision < first.CreateRevision {
+				all.Endpoint = p.Endpoint
+				first, second = second, first
+			}
+			if differ {
+				problems = append(problems, backend.Problem{Key: second.Key, Served: true, Err: fmt.Errorf(
+					"record %s has the same PublicKey %s: packets go to its endpoint %s",
+					first.Key, p.Public, all.Endpoint)})
+			}
 		}
-		served, refused := ownerOf(newest, peers), ownerOf(p, peers)
-		if served == nil || refused == nil {
-			state.AddWGPeer(newest)
-			continue
+		for subnet := range p.AllowedIPs {
+			all.Allow(subnet)
 		}
-		if claims(refused, served) {
-			newest = p
-			served, refused = refused, served
-		}
-		state.AddWGPeer(newest)
-		problems = append(problems, backend.Problem{
-			Key: refused.Key, Err: fmt.Errorf("record %s has the same PublicKey %s", served.Key, p.Public)})
+		state.AddWGPeer(all)
 	}
 	return problems
 }
 
-// joined returns a peer with the allowed IPs of another one with its key. It returns false if that is of another node.
-func joined(p, other dataplane.WGPeer) (all dataplane.WGPeer, same bool) {
-	all = p
-	for _, f := range cidr.Families {
-		switch {
-		case !p.Allowed[f].IsValid():
-			all.Allowed[f] = other.Allowed[f]
-		case other.Allowed[f].IsValid() && other.Allowed[f] != p.Allowed[f]:
-			return p, false
-		}
-	}
-	return all, true
-}
-
-// ownerOf returns the record for which a peer stands, or nil.
-func ownerOf(p dataplane.WGPeer, peers []*lease.Lease) *lease.Lease {
+// oldestOf returns the oldest record for which a peer stands, or nil.
+func oldestOf(p dataplane.WGPeer, peers []*lease.Lease) (oldest *lease.Lease) {
 	for _, l := range peers {
-		for _, f := range cidr.Families {
-			if p.Allowed[f].IsValid() && l.Key.Of(f) == p.Allowed[f] {
-				return l
-			}
+		stands := p.Allows(l.Key.V4) || p.Allows(l.Key.V6)
+		if stands && (oldest == nil || l.CreateRevision < oldest.CreateRevision) {
+			oldest = l
 		}
 	}
-	return nil
-}
-
-// claims reports whether a record has the better claim to a key: that of the older host, or the newer one of the
-// same host.
-func claims(l, other *lease.Lease) bool {
-	if l.Attrs.PublicIP == other.Attrs.PublicIP && l.Attrs.PublicIPv6 == other.Attrs.PublicIPv6 {
-		return l.ModRevision > other.ModRevision
-	}
-	return l.CreateRevision < other.CreateRevision
+	return oldest
 }
 
 // disjoint returns the peers that can be served by any way, without the halves that

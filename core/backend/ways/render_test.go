@@ -133,21 +133,8 @@ func TestModesOfWireGuard(t *testing.T) {
 	}
 }
 
-// What two nodes with one key want for a peer does not add up.
-func TestJoined(t *testing.T) {
-	v4, v6 := netip.MustParsePrefix("10.5.2.0/24"), netip.MustParsePrefix("fd00:10:5:2::/64")
-	one := dataplane.WGPeer{Allowed: [2]netip.Prefix{v4}}
-	got, same := joined(one, dataplane.WGPeer{Allowed: [2]netip.Prefix{v4, v6}})
-	if !same || got.Allowed != [2]netip.Prefix{v4, v6} {
-		t.Errorf("one node has %v", got.Allowed)
-	}
-	other := dataplane.WGPeer{Allowed: [2]netip.Prefix{netip.MustParsePrefix("10.5.3.0/24"), v6}}
-	if got, same := joined(one, other); same || got != one {
-		t.Errorf("with another node's key: %v", got.Allowed)
-	}
-}
-
-// Of two records with one key, each of which offers another mode, the older one is served, and the other is a problem.
+// Of two records with one key, each of which offers another mode, the older one says where the host is. Packets to both
+// subnets go to it, and the other record is a problem.
 func TestCopiedKeyOfAnotherMode(t *testing.T) {
 	one, two := json.RawMessage(wgAuto), json.RawMessage(wireguard)
 	for _, c := range []struct{ older, younger json.RawMessage }{{one, two}, {two, one}} {
@@ -155,13 +142,14 @@ func TestCopiedKeyOfAnotherMode(t *testing.T) {
 			s := opened(t, true, present, former)
 			older := record(2, "wireguard", wgPort(51820), lease.Ways{Present: c.older})
 			younger := record(3, "wireguard", wgPort(51820), lease.Ways{Present: c.younger})
-			state, problems := s.Render(environment(s), self(), []*lease.Lease{older, younger})
-			if len(problems) != 1 || problems[0].Key != younger.Key {
+			state, problems := s.Render(environment(s), self(), []*lease.Lease{younger, older})
+			if len(problems) != 1 || problems[0].Key != younger.Key || !problems[0].Served {
 				t.Errorf("%s beside %s: problems %v, want one about %s", former, present, problems, younger.Key)
 			}
 			for key, p := range state.WGPeers.All {
-				if key.Link == "flannel-wg" && p.Allowed[cidr.V4] != older.Key.V4 {
-					t.Errorf("%s beside %s: %s, want the older record's", former, present, p)
+				if key.Link == "flannel-wg" && (p.Endpoint.Addr() != older.Attrs.PublicIP ||
+					!p.Allows(older.Key.V4) || !p.Allows(younger.Key.V4)) {
+					t.Errorf("%s beside %s: %s, want the older record's endpoint and both subnets", former, present, p)
 				}
 			}
 		}

@@ -76,7 +76,12 @@ type candidate struct {
 	halves [2]backend.Peer // by family; without a lease: the record has no such half
 }
 
-// renderPeers adds the peers of all devices, and returns the problems of others.
+// maxSubnets is how many subnets one key may have at a device. A host has one, and those of records that it has left.
+const maxSubnets = 64
+
+// renderPeers adds the peers of all devices, and returns the problems of others. A peer stands for all records with
+// its key: packets to all their subnets go to the one host that has the key. So a record with a copied key takes
+// nothing from the subnet of another record. The oldest record names the endpoint.
 func (b *Backend) renderPeers(
 	s *dataplane.State, env backend.Env, self backend.Self, peers []*lease.Lease,
 ) []backend.Problem {
@@ -85,39 +90,57 @@ func (b *Backend) renderPeers(
 		own := b.ownKey(env, self, t)
 		found, refused := t.candidates(env, self, peers)
 		problems = append(problems, refused...)
-		served := map[dataplane.PublicKey]*lease.Lease{}
+		served := map[dataplane.PublicKey]*shared{}
 		for _, c := range found {
 			peer, err := b.peer(t, env, c)
 			if err == nil && peer.Public == own {
 				err = fmt.Errorf("PublicKey %s is our own", own)
 			}
-			if first, taken := served[peer.Public]; err == nil && taken {
-				err = fmt.Errorf("%s has the same PublicKey %s", describe(first, c.record), peer.Public)
-			}
 			if err != nil {
 				problems = append(problems, backend.Problem{Key: c.record.Key, Err: err})
 				continue
 			}
-			served[peer.Public] = c.record
-			s.AddWGPeer(peer)
+			if served[peer.Public] == nil {
+				served[peer.Public] = &shared{oldest: c.record}
+			}
+			if p := served[peer.Public].join(s, peer, c.record.Key); p.Err != nil {
+				problems = append(problems, p)
+			}
 		}
 	}
 	return problems
 }
 
-// describe names the record that is served instead of another one.
-func describe(served, refused *lease.Lease) string {
-	if hostOf(served) == hostOf(refused) {
-		return fmt.Sprintf("the newer record %s of this host", served.Key)
-	}
-	return fmt.Sprintf("the older record %s", served.Key)
+// shared is a key with the records that have it.
+type shared struct {
+	oldest *lease.Lease
+	count  int
 }
 
-// candidates returns the records that a device can serve, in the order in which they
-// have a claim to a key: the oldest host first, and of several records of one host the
-// one written last. A host writes the record of the subnet that it uses. The others are
-// left over, such as a reservation that the host cannot use: serving the oldest would
-// send the host's packets to a subnet that it has given up.
+// join makes a peer stand for one more record with its key. The result is a problem if it has an error.
+func (k *shared) join(s *dataplane.State, peer dataplane.WGPeer, record lease.Key) (p backend.Problem) {
+	all, known := s.WGPeers.Get(peer.WGPeerKey)
+	switch {
+	case !known:
+		all = peer
+	case k.count == maxSubnets:
+		return backend.Problem{Key: record, Err: fmt.Errorf(
+			"%d older records, such as %s, have the same PublicKey %s", maxSubnets, k.oldest.Key, peer.Public)}
+	case all.Endpoint != peer.Endpoint:
+		p = backend.Problem{Key: record, Served: true, Err: fmt.Errorf(
+			"the older record %s has the same PublicKey %s: packets go to its endpoint %s", k.oldest.Key, peer.Public,
+			all.Endpoint)}
+	}
+	k.count++
+	for subnet := range peer.AllowedIPs {
+		all.Allow(subnet)
+	}
+	s.AddWGPeer(all)
+	return p
+}
+
+// candidates returns the records that a device can serve, the oldest first. Lost records come last: nothing says
+// that they are still their host's.
 func (t tunnel) candidates(
 	env backend.Env, self backend.Self, peers []*lease.Lease,
 ) ([]candidate, []backend.Problem) {
@@ -137,36 +160,11 @@ func (t tunnel) candidates(
 			found[i].halves[f] = p
 		}
 	}
-	sortCandidates(found)
+	slices.SortStableFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.record.CreateRevision, b.record.CreateRevision), a.record.Key.Compare(b.record.Key))
+	})
 	return found, problems
 }
-
-// sortCandidates puts the oldest host first, and the newest record of each host. Lost
-// records come last: nothing says that they are still their host's.
-func sortCandidates(found []candidate) {
-	since := map[[2]netip.Addr]int64{}
-	age := func(c candidate) int64 {
-		if c.record.CreateRevision == lease.Youngest {
-			return lease.Youngest
-		}
-		return since[hostOf(c.record)]
-	}
-	for _, c := range found {
-		if first, known := since[hostOf(c.record)]; !known || c.record.CreateRevision < first {
-			since[hostOf(c.record)] = c.record.CreateRevision
-		}
-	}
-	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(
-			cmp.Compare(age(a), age(b)),
-			cmp.Compare(b.record.ModRevision, a.record.ModRevision),
-			a.record.Key.Compare(b.record.Key),
-		)
-	})
-}
-
-// hostOf returns a value that identifies the host of a record.
-func hostOf(l *lease.Lease) [2]netip.Addr { return [2]netip.Addr{l.Attrs.PublicIP, l.Attrs.PublicIPv6} }
 
 // peer returns the peer that stands for a record.
 func (b *Backend) peer(t tunnel, env backend.Env, c candidate) (dataplane.WGPeer, error) {

@@ -2,6 +2,7 @@ package wireguard
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -270,10 +271,6 @@ func TestImplementation(t *testing.T) {
 
 // A record that cannot be served is named, and the others are served.
 func TestProblems(t *testing.T) {
-	twin := func(n byte, change ...func(*lease.Lease)) *lease.Lease { // a younger record with node 2's key
-		return record(n, backend.IPv4Only, append(change, dataV4(`{"PublicKey":"`+key(2).String()+`","Port":1}`))...)
-	}
-	sameHost := func(l *lease.Lease) { l.Attrs.PublicIP = record(2, backend.IPv4Only).Attrs.PublicIP }
 	for name, c := range map[string]struct {
 		bad  *lease.Lease
 		want string
@@ -288,8 +285,6 @@ func TestProblems(t *testing.T) {
 			"peer 10.5.3.0-24: record has the port 70000"},
 		"our key": {record(3, backend.IPv4Only, dataV4(`{"PublicKey":"`+key(1).String()+`"}`)),
 			"peer 10.5.3.0-24: PublicKey KEY1 is our own"},
-		"a younger record with the key": {twin(3),
-			"peer 10.5.3.0-24: the older record 10.5.2.0-24 has the same PublicKey KEY2"},
 		"overlapping subnets": {record(3, backend.IPv4Only, func(l *lease.Lease) {
 			l.Key.V4 = netip.MustParsePrefix("10.5.2.128/25")
 		}), "peer 10.5.2.128-25: subnet 10.5.2.128/25 overlaps 10.5.2.0-24 of an older record"},
@@ -305,17 +300,74 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s: peers\n%s", name, short(state.Dump()))
 		}
 	}
-	// Of two records of one host, the one written last is served.
-	b, env := newBackend(t, network(""))
-	state, problems := b.Render(env, backend.Self{}, []*lease.Lease{record(2, backend.IPv4Only), twin(3, sameHost)})
-	const want = "peer 10.5.2.0-24: the newer record 10.5.3.0-24 of this host has the same PublicKey KEY2"
-	if len(problems) != 1 || short(problems[0].String()) != want || state.WGPeers.Len() != 1 {
-		t.Errorf("problems %v, want %s", problems, want)
+}
+
+// A record with another one's key takes no packet from that one's subnet, whatever address it names and however old
+// it is: packets to both subnets go to the host with the key. The oldest record says where that is.
+func TestCopiedKey(t *testing.T) {
+	address := func(a string) func(*lease.Lease) {
+		return func(l *lease.Lease) { l.Attrs.PublicIP = netip.MustParseAddr(a) }
+	}
+	later := func(l *lease.Lease) { l.CreateRevision, l.ModRevision = 90, 90 }
+	const unchanged = "192.168.64.2:51820"
+	for name, c := range map[string]struct {
+		change   []func(*lease.Lease)
+		port     int
+		endpoint string
+		problem  string
+	}{
+		"of the same host": {[]func(*lease.Lease){later, address("192.168.64.2")}, 51820, unchanged, ""},
+		"with another port": {
+			[]func(*lease.Lease){later, address("192.168.64.2")}, 1, unchanged, "peer 10.5.3.0-24"},
+		"of another host":  {[]func(*lease.Lease){later}, 51820, unchanged, "peer 10.5.3.0-24"},
+		"of an older host": {nil, 51820, "192.168.64.3:51820", "peer 10.5.2.0-24"},
+	} {
+		data := fmt.Sprintf(`{"PublicKey":%q,"Port":%d}`, key(2), c.port)
+		copied := record(3, backend.IPv4Only, append(c.change, dataV4(data))...)
+		own := record(2, backend.IPv4Only, func(l *lease.Lease) { l.CreateRevision, l.ModRevision = 50, 95 })
+		b, env := newBackend(t, network(""))
+		state, problems := b.Render(env, backend.Self{}, []*lease.Lease{copied, own})
+		want := "wgpeer KEY2 endpoint " + c.endpoint + " allowed 10.5.2.0/24,10.5.3.0/24 dev flannel-wg"
+		p, _ := state.WGPeers.Get(dataplane.WGPeerKey{Link: device, Public: key(2)})
+		if state.WGPeers.Len() != 1 || short(p.String()) != want {
+			t.Errorf("%s: peers\n%s, want %s", name, short(state.Dump()), want)
+		}
+		var texts []string
+		for _, p := range problems {
+			texts = append(texts, p.String())
+		}
+		told := strings.Join(texts, ", ")
+		if (c.problem == "") != (told == "") || !strings.HasPrefix(told, c.problem) {
+			t.Errorf("%s: problems %q, want %q", name, told, c.problem)
+		}
+		if len(problems) > 0 && !problems[0].Served {
+			t.Errorf("%s: the problem says that the peer is not served", name)
+		}
 	}
 }
 
-// A host that has moved to another subnet is served there, and not at the subnet of its
-// lost record, even if that names the address of an older host.
+// However many records copy a key, the oldest of them is served.
+func TestKeyOfManyRecords(t *testing.T) {
+	b, env := newBackend(t, network(""))
+	var peers []*lease.Lease
+	for n := range byte(100) {
+		peers = append(peers, record(100-n, backend.IPv4Only, dataV4(`{"PublicKey":"`+key(2).String()+`","Port":51820}`),
+			func(l *lease.Lease) {
+				l.Attrs.PublicIP, l.CreateRevision = netip.MustParseAddr("192.168.64.2"), int64(n)+1
+			}))
+	}
+	state, problems := b.Render(env, backend.Self{}, peers)
+	p, _ := state.WGPeers.Get(dataplane.WGPeerKey{Link: device, Public: key(2)})
+	if !p.Allows(peers[0].Key.V4) || p.Allows(peers[99].Key.V4) {
+		t.Errorf("served: %s", short(p.String()))
+	}
+	if len(problems) != 100-maxSubnets || problems[0].Served {
+		t.Errorf("%d problems, first %v", len(problems), problems[:min(1, len(problems))])
+	}
+}
+
+// A record that the datastore has lost does not say where its host is while a record in the datastore does, even if it
+// names the address of an older host.
 func TestLostRecordYields(t *testing.T) {
 	first := record(2, backend.IPv4Only)
 	lost := record(3, backend.IPv4Only, dataV4(`{"PublicKey":"`+key(4).String()+`","Port":1}`), func(l *lease.Lease) {
@@ -325,7 +377,7 @@ func TestLostRecordYields(t *testing.T) {
 	b, env := newBackend(t, network(""))
 	state, problems := b.Render(env, backend.Self{}, []*lease.Lease{first, lost, record(4, backend.IPv4Only)})
 	p, _ := state.WGPeers.Get(dataplane.WGPeerKey{Link: device, Public: key(4)})
-	if len(problems) != 1 || p.Allowed[0].String() != "10.5.4.0/24" {
+	if len(problems) != 1 || p.Endpoint.String() != "192.168.64.4:51820" || !p.Allows(lost.Key.V4) {
 		t.Errorf("problems %v, peers\n%s", problems, short(state.Dump()))
 	}
 }

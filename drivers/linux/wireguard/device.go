@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/device"
 
-	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/linux/tunnel"
 )
@@ -24,11 +22,11 @@ type Device struct {
 	queue   *queue
 	bind    *bind
 	counts  *counts
-	index   int                                     // of the TUN device
-	limit   int                                     // bytes of the largest packet
-	greets  time.Time                               // until when it greets new peers
-	owner   map[netip.Prefix]dataplane.PublicKey    // the peer that was given an allowed IP last
-	allowed map[dataplane.PublicKey][2]netip.Prefix // what each peer was given last
+	index   int                                      // of the TUN device
+	limit   int                                      // bytes of the largest packet
+	greets  time.Time                                // until when it greets new peers
+	owner   map[netip.Prefix]dataplane.PublicKey     // the peer that was given an allowed IP last
+	allowed map[dataplane.PublicKey]dataplane.WGPeer // what each peer was given last
 }
 
 // greetTime is how long after its start a device greets the peers that it is given.
@@ -54,7 +52,7 @@ func Open(name string, mtu int, changed func()) (*Device, error) {
 	b := newBind(limit, counts)
 	library, _ := start(q, b)
 	d := &Device{library: library, queue: q, bind: b, counts: counts, index: index, limit: limit,
-		owner: map[netip.Prefix]dataplane.PublicKey{}, allowed: map[dataplane.PublicKey][2]netip.Prefix{}}
+		owner: map[netip.Prefix]dataplane.PublicKey{}, allowed: map[dataplane.PublicKey]dataplane.WGPeer{}}
 	go func() {
 		<-d.Ended()
 		changed()
@@ -185,13 +183,11 @@ func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 		line(&b, "endpoint", p.Endpoint.String())
 	}
 	line(&b, "persistent_keepalive_interval", strconv.Itoa(int(p.Keepalive)))
-	for _, prefix := range p.Allowed {
-		if prefix.IsValid() {
-			line(&b, "allowed_ip", prefix.String())
-		}
+	for prefix := range p.AllowedIPs {
+		line(&b, "allowed_ip", prefix.String())
 	}
-	for _, former := range d.allowed[p.Public] {
-		if former.IsValid() && !slices.Contains(p.Allowed[:], former) {
+	for former := range d.allowed[p.Public].AllowedIPs {
+		if !p.Allows(former) {
 			line(&b, "allowed_ip", "-"+former.String())
 		}
 	}
@@ -199,8 +195,8 @@ func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 	if err := d.set(b.String()); err != nil {
 		return err
 	}
-	d.allowed[p.Public] = p.Allowed
-	for _, prefix := range p.Allowed {
+	d.allowed[p.Public] = p
+	for prefix := range p.AllowedIPs {
 		d.owner[prefix] = p.Public
 	}
 	if peer := d.library.LookupPeer(device.NoisePublicKey(p.Public)); greets && peer != nil && p.Endpoint.IsValid() {
@@ -211,10 +207,13 @@ func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 
 // replaces reports whether a peer takes an allowed IP of another one that the device still has.
 func (d *Device) replaces(p dataplane.WGPeer) bool {
-	return slices.ContainsFunc(p.Allowed[:], func(prefix netip.Prefix) bool {
+	for prefix := range p.AllowedIPs {
 		owner, known := d.owner[prefix]
-		return known && prefix.IsValid() && owner != p.Public && d.HasPeer(owner)
-	})
+		if known && owner != p.Public && d.HasPeer(owner) {
+			return true
+		}
+	}
+	return false
 }
 
 // HasPeer reports whether the device has the peer.
@@ -343,20 +342,6 @@ func (p *Peer) take(key, value string) (err error) {
 		return err
 	}
 	return err
-}
-
-// Allow adds an allowed IP that was read. The first of a family in order counts,
-// so that equal peers read alike.
-func (p *Peer) Allow(prefix netip.Prefix) {
-	at := &p.Allowed[cidr.FamilyOf(prefix.Addr())]
-	switch {
-	case !at.IsValid():
-		*at = prefix
-		return
-	case prefix.Addr().Less(at.Addr()) || prefix.Addr() == at.Addr() && prefix.Bits() < at.Bits():
-		*at = prefix
-	}
-	p.More++
 }
 
 func secretOf(text string) (dataplane.Secret, error) {

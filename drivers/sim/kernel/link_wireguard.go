@@ -298,8 +298,6 @@ func (s *stack) applyWGPeer(verb dataplane.Verb, o dataplane.WGPeer, psk datapla
 		return fmt.Errorf("not a wireguard link: %w", driver.ErrInvalid)
 	case !d.runs():
 		return fmt.Errorf("no process runs %s: %w", l.name, driver.ErrNotFound)
-	case o.More != 0:
-		return fmt.Errorf("this driver writes one allowed IP a family: %w", driver.ErrInvalid)
 	}
 	_, there := d.peers.get(o.Public)
 	if err := possible(verb, there); err != nil {

@@ -82,10 +82,8 @@ func (ps *wgPeers) put(o dataplane.WGPeer, psk dataplane.Secret) {
 		ps.disallow(p, prefix)
 	}
 	replaces := false
-	for _, prefix := range o.Allowed {
-		if prefix.IsValid() {
-			replaces = ps.allow(p, prefix.Masked()) && !found || replaces
-		}
+	for prefix := range o.AllowedIPs {
+		replaces = ps.allow(p, prefix.Masked()) && !found || replaces
 	}
 	p.keepalive = time.Duration(o.Keepalive) * time.Second
 	p.periodic.Cancel()
@@ -184,12 +182,7 @@ func (p *wgPeer) row() dataplane.WGPeer {
 		Endpoint:  p.endpoint, Keepalive: uint16(p.keepalive / time.Second), PSK: p.psk.PSKName(),
 	}
 	for _, prefix := range p.allowed {
-		f := cidr.FamilyOf(prefix.Addr())
-		if row.Allowed[f].IsValid() {
-			row.More++
-			continue
-		}
-		row.Allowed[f] = prefix
+		row.Allow(prefix)
 	}
 	return row
 }

@@ -194,7 +194,7 @@ func (n *Node) hasOtherWay(o dataplane.Object, subnet netip.Prefix) bool {
 		}
 	}
 	for k, p := range n.observed.WGPeers.All {
-		if slices.Contains(p.Allowed[:], subnet) && k.Link != left {
+		if p.Allows(subnet) && k.Link != left {
 			return true
 		}
 	}

@@ -35,7 +35,7 @@ func guards(r dataplane.Route, foreign []dataplane.Route) bool {
 func (d Demand) clearRoutes(have *dataplane.State, foreign []dataplane.Route) []string {
 	var past []string
 	for _, p := range d.want.WGPeers.All {
-		for _, subnet := range p.Allowed {
+		for subnet := range p.AllowedIPs {
 			for _, a := range edges(subnet, have, foreign) {
 				r, ok := lookUp(have, a)
 				excused := r.Dst.IsSingleIP() || r.Protocol == dataplane.ProtocolKernel || r.Kind != dataplane.Unicast

@@ -195,13 +195,14 @@ func TestDemandedBesideOtherBackends(t *testing.T) {
 			record(t, 1, "10.5.1.0-24", wireguardRecord("192.168.64.1", "a")),
 			[]lease.Lease{
 				record(t, 2, "10.5.2.0-24", wireguardRecord("192.168.64.2", "b")),
-				record(t, 3, "10.5.3.0-24", wireguardRecord("192.168.65.3", "b")), // the older peer's key
+				record(t, 3, "10.5.3.0-24", wireguardRecord("192.168.65.3", "b")), // the older peer's key: it gets the packets
 				record(t, 4, "10.5.4.0-24", dualPeer),
 			},
 			"link flannel-wg type wireguard mtu 1420 up port 7000 key " + keyText("a") + "\n" +
 				"addr 10.5.1.0/32 dev flannel-wg\n" +
 				"route 10.5.0.0/16 dev flannel-wg scope 253\n" +
-				"wgpeer " + keyText("b") + " endpoint 192.168.64.2:7000 allowed 10.5.2.0/24 keepalive 25 dev flannel-wg\n"},
+				"wgpeer " + keyText("b") +
+				" endpoint 192.168.64.2:7000 allowed 10.5.2.0/24,10.5.3.0/24 keepalive 25 dev flannel-wg\n"},
 		"ipsec": {plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"ipsec","PSK":"quiet","UDPEncap":true}}`),
 			record(t, 1, "10.5.1.0-24", `{"PublicIP":"192.168.64.1","BackendType":"ipsec"}`),
 			[]lease.Lease{

@@ -1,9 +1,11 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -61,11 +63,18 @@ func (d *derivation) wireguardDevice(dev string, port uint16, families []cidr.Fa
 		d.route(route)
 	}
 	for _, c := range d.claims(families, others) {
-		if c.winner && c.public != own {
-			d.want.AddWGPeer(d.wireguardPeer(dev, port, c))
-			d.serveByOne(c.subnet[cidr.V4])
-			d.serveByOne(c.subnet[cidr.V6])
+		if c.public == own {
+			continue
 		}
+		peer, known := d.want.WGPeers.Get(dataplane.WGPeerKey{Link: dev, Public: c.public})
+		if !known {
+			peer = d.wireguardPeer(dev, port, c)
+		}
+		for _, f := range families {
+			peer.Allow(c.subnet[f])
+			d.serveByOne(c.subnet[f])
+		}
+		d.want.AddWGPeer(peer)
 	}
 }
 
@@ -76,11 +85,10 @@ type claim struct {
 	to     [2]netip.Addr
 	public dataplane.PublicKey
 	port   uint16
-	winner bool
 }
 
-// claims returns the claims of all records that a device can serve. Of several
-// claims to one key, that of the oldest host wins, with its latest record.
+// claims returns the claims of all records that a device can serve, the oldest first: that one names a key's
+// endpoint. Packets to the subnets of all of them go to the host with the key.
 func (d *derivation) claims(families []cidr.Family, others []lease.Lease) []claim {
 	found := map[lease.Key]*claim{}
 	var order []lease.Key
@@ -105,22 +113,10 @@ func (d *derivation) claims(families []cidr.Family, others []lease.Lease) []clai
 			all = append(all, *c)
 		}
 	}
-	for i := range all {
-		all[i].winner = true
-		for j := range all {
-			if i != j && all[i].public == all[j].public && all[j].beats(all[i]) {
-				all[i].winner = false
-			}
-		}
-	}
+	slices.SortStableFunc(all, func(a, b claim) int {
+		return cmp.Or(cmp.Compare(a.record.CreateRevision, b.record.CreateRevision), a.record.Key.Compare(b.record.Key))
+	})
 	return all
-}
-
-func (c claim) beats(o claim) bool {
-	if c.record.Attrs.PublicIP == o.record.Attrs.PublicIP && c.record.Attrs.PublicIPv6 == o.record.Attrs.PublicIPv6 {
-		return c.record.ModRevision > o.record.ModRevision
-	}
-	return c.record.CreateRevision < o.record.CreateRevision
 }
 
 // wireguardPeer derives the peer for a claim.
@@ -133,7 +129,6 @@ func (d *derivation) wireguardPeer(dev string, port uint16, c claim) dataplane.W
 	return dataplane.WGPeer{
 		WGPeerKey: dataplane.WGPeerKey{Link: dev, Public: c.public},
 		Endpoint:  netip.AddrPortFrom(c.to[d.outer(c)], port),
-		Allowed:   c.subnet,
 		Keepalive: o.PersistentKeepaliveInterval,
 		PSK:       psk.PSKName(),
 	}
