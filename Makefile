@@ -195,7 +195,7 @@ LATER = ./bench/... ./deploy/packages ./drivers/kube ./hack/mutants ./harness ./
 # The packages with goroutines. Elsewhere nothing can race, or it would do so in daemons, which are processes of their
 # own: one spec of the lab has such a daemon. And the race detector makes simulations five times slower.
 RACED = ./cni/... ./core/agent/... ./drivers/cloud/... ./drivers/etcd ./drivers/kube ./drivers/linux/... \
-	./drivers/remote/... ./internal/... ./tools/daemon ./tools/dump ./tools/mesh
+	./drivers/remote/... ./harness/internal/... ./internal/... ./tools/daemon ./tools/dump ./tools/mesh
 
 # A spec of the lab runs this daemon, which the race detector watches. Its packages are compiled for the tests anyway.
 .PHONY: bin/raced/flanneld

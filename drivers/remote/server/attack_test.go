@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -86,11 +87,16 @@ func newHonest(t *testing.T, addr string) *honest {
 	return h
 }
 
-// keep repeats something until the honest clients stop.
+// keep repeats something until the honest clients stop. The server may need the room of a connection before the
+// request comes, and closes it; then a client tries again.
 func (h *honest) keep(ctx context.Context, do func() error) {
 	h.work.Go(func() {
 		for ctx.Err() == nil {
-			if err := do(); err != nil && ctx.Err() == nil {
+			err := do()
+			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+				continue
+			}
+			if err != nil && ctx.Err() == nil {
 				h.t.Errorf("honest client: %v", err)
 				return
 			}
