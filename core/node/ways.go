@@ -182,7 +182,7 @@ func (n *Node) learnFollowed() {
 		return
 	}
 	s.change.learnt = n.store.snap
-	s.backend = s.backend.Learn(n.served())
+	s.backend = s.backend.Learn(n.env(), n.rendersFor(), n.served())
 }
 
 // role tells the ways of the set apart, as of the last step.

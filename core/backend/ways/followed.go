@@ -6,6 +6,7 @@ import (
 
 	"github.com/gaissmai/bart"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 )
@@ -29,12 +30,13 @@ func (s *Set) Recall(subnets []netip.Prefix) *Set {
 }
 
 // Learn returns the set with the subnets of the records that offer an encrypting backend of the set, or the same set if
-// it recalls all of them.
-func (s *Set) Learn(peers []*lease.Lease) *Set {
+// it recalls all of them. A record that overlaps an older one says nothing about the subnet of that.
+func (s *Set) Learn(env backend.Env, self backend.Self, peers []*lease.Lease) *Set {
 	if s.followed == nil {
 		return s
 	}
 	known := s.followed
+	peers, _ = s.disjoint(env, self, peers)
 	for _, l := range peers {
 		for _, f := range cidr.Families {
 			if p := l.Key.Of(f); p.IsValid() && !known.Get(p) && s.offersEncrypted(l) {
