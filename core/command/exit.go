@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -18,6 +19,16 @@ const (
 	notExecutable = 126
 	notFound      = 127
 )
+
+// cutShort reports whether a command failed without a word about its effect: a signal or the time limit ended it, or
+// the shell did not find its program.
+func cutShort(err error) bool {
+	var end *ExitError
+	if !errors.As(err, &end) {
+		return false
+	}
+	return end.Status == 0 || end.Status == notExecutable || end.Status == notFound
+}
 
 // excerptSize is the longest part of a command's output in an error, in bytes.
 const excerptSize = 300

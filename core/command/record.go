@@ -133,8 +133,8 @@ func outcomeOfFailure(have dataplane.Command) dataplane.Outcome {
 	return dataplane.Failed
 }
 
-// remove runs Undo and forgets the command. Only an effect that certainly
-// existed has to be undone: otherwise a failure is no reason to try again, but the
+// remove runs Undo and forgets the command. An effect that certainly existed has to be undone,
+// and an Undo that has not run to its end has to run again. Another failure is no reason to try again, but the
 // command is left behind for the next one under its key to undo.
 func (r *Record) remove(ctx context.Context, have dataplane.Command) error {
 	must := certain(have)
@@ -145,7 +145,7 @@ func (r *Record) remove(ctx context.Context, have dataplane.Command) error {
 		}
 	}
 	ran, err := r.undo(ctx, have)
-	if err != nil && (must || ctx.Err() != nil) {
+	if err != nil && (must || ctx.Err() != nil || cutShort(err)) {
 		return err
 	}
 	if ran {

@@ -20,17 +20,19 @@ type fakeHost struct {
 	kept     map[dataplane.CommandKey]dataplane.Command
 	runs     []string        // text, environment and input
 	failing  map[string]bool // texts that fail
+	end      ExitError       // how they do
 	diskFull bool
 }
 
 func newHost() *fakeHost {
-	return &fakeHost{kept: map[dataplane.CommandKey]dataplane.Command{}, failing: map[string]bool{}}
+	return &fakeHost{kept: map[dataplane.CommandKey]dataplane.Command{}, failing: map[string]bool{}, end: ExitError{Status: 1}}
 }
 
 func (h *fakeHost) Run(_ context.Context, text string, about About) (string, error) {
 	h.runs = append(h.runs, strings.TrimSpace(text+" "+about.Env))
 	if h.failing[text] {
-		return "why", &ExitError{Status: 1}
+		end := h.end
+		return "why", &end
 	}
 	return "did " + text, nil
 }
@@ -393,4 +395,29 @@ func FuzzExcerpt(f *testing.F) {
 			t.Errorf("%q becomes %q", output, line)
 		}
 	})
+}
+
+// TestUndoThatIsCutShort ends the Undo of a command that is due again in several ways. One that has not run to its end
+// runs again.
+func TestUndoThatIsCutShort(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   ExitError
+		again bool
+	}{
+		"it fails":             {ExitError{Status: 2}, false},
+		"the time limit":       {ExitError{Why: "killed after its time limit of 1s"}, true},
+		"a missing program":    {ExitError{Status: notFound}, true},
+		"a program not to run": {ExitError{Status: notExecutable}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost()
+			_ = h.Keep(with(peer("A"), func(p *dataplane.Command) { p.Outcome = dataplane.Stale }))
+			h.failing["del"], h.end = true, c.end
+			r := h.open(false)
+			err := remove(r, peer("A"))
+			if stays := outcome(r, peer("").CommandKey) != "none"; stays != c.again || (err != nil) != c.again {
+				t.Errorf("runs again: %t (%v), want %t", stays, err, c.again)
+			}
+		})
+	}
 }
