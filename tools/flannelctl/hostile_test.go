@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
 	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/tools/output"
 )
 
 // hostileText holds what a peer or another program may put into any text of a daemon's answer.
@@ -99,4 +101,50 @@ func TestHostileAnswers(t *testing.T) {
 	if err != nil || text == "" || strings.Contains(text, "<script>x</script>") {
 		t.Error("the page has the markup of an answer")
 	}
+}
+
+// TestHostileResults prints the results of the other commands with hostile texts in every field, remedies included, as
+// a terminal shows them and in all formats. No control character reaches the terminal.
+func TestHostileResults(t *testing.T) {
+	for command, types := range results {
+		if slices.Contains([]string{"status", "diff", "peers"}, command) {
+			continue // TestHostileAnswers prints what a daemon says
+		}
+		for _, kind := range types {
+			shown := false
+			for seed := range uint64(20) {
+				shown = printHostile(t, command, kind, seed) || shown
+			}
+			if slices.Contains([]string{"check", "trace", "mesh", "cleanup"}, command) && !shown {
+				t.Errorf("%s shows no text of %s to people", command, kind)
+			}
+		}
+	}
+}
+
+// printHostile prints a result with random members, whose texts are hostile. It reports whether people see such a text.
+func printHostile(t *testing.T, command string, kind reflect.Type, seed uint64) (shown bool) {
+	value := reflect.New(kind)
+	fill(rand.New(rand.NewPCG(seed, 8)), value.Elem())
+	poison(value.Elem())
+	result, isResult := value.Interface().(output.Result)
+	if !isResult {
+		t.Errorf("%s: %s cannot be printed", command, kind)
+		return false
+	}
+	for _, format := range []output.Format{output.Table, output.JSON, output.YAML} {
+		var out strings.Builder
+		p := output.Printer{Out: &out, Format: format, Width: 100, Terminal: true}
+		if err := p.Print(result); err != nil {
+			t.Errorf("%s as %s: %v", command, format, err)
+		}
+		for _, r := range out.String() {
+			if r != '\n' && (unicode.IsControl(r) || format != output.YAML && unicode.Is(unicode.Bidi_Control, r)) {
+				t.Errorf("%s as %s prints %q:\n%q", command, format, r, out.String())
+				break
+			}
+		}
+		shown = shown || format == output.Table && strings.Contains(out.String(), "<script>")
+	}
+	return shown
 }
