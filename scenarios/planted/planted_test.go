@@ -158,6 +158,12 @@ var defects = []defect{
 	{id: "R4", what: "trace shows objects that the host had once", trace: rememberingView},
 	{id: "R5", what: "trace supposes routes that the host lacks", trace: supposing, last: refusals,
 		opts: search.Options{Backend: "vxlan", Family: "v4"}},
+	{id: "U1", what: "the bridge of the pods becomes the uplink", plant: acting(bridgeless), last: defaultOfPods,
+		opts: onVXLAN},
+	{id: "U2", what: "an uplink that lost its address once is not seen again", plant: acting(unforgiving),
+		last: otherNIC, opts: onVXLAN},
+	{id: "U3", what: "a node is ready while another program undoes its repairs", last: rivals, opts: onVXLAN,
+		plant: living(func(n daemon.Machine) daemon.Machine { return uncontested{n} })},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
