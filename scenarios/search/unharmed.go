@@ -40,9 +40,31 @@ func reap(session *lang.Session, world *simworld.World, nodes int) harvest {
 				lines = append(lines, "subnet file: "+strings.TrimSpace(line))
 			}
 		}
-		h[name] = append(withoutNextHops(lines), saved(world, name)...)
+		h[name] = append(withoutNextHops(withoutLost(n, lines)), saved(world, name)...)
 	}
 	return h
+}
+
+// withoutLost leaves out objects for peers whose records the datastore has lost: how long a node keeps them depends on
+// when it was started last.
+func withoutLost(n lang.Node, lines []string) []string {
+	asked, ok := n.(lang.PeerObserver)
+	if !ok {
+		return lines
+	}
+	peers, err := asked.Peers()
+	if err != nil {
+		return lines
+	}
+	var lost []string
+	for _, p := range peers {
+		for _, f := range cidr.Families {
+			if subnet := p.Subnet.Of(f); p.Lost && subnet.IsValid() {
+				lost = append(lost, subnet.String(), " "+subnet.Addr().String()+" ")
+			}
+		}
+	}
+	return slices.DeleteFunc(lines, func(line string) bool { return mentions(line, lost) })
 }
 
 // withoutNextHops leaves out next-hop objects: whether routes use them depends on the number of records.
