@@ -374,7 +374,11 @@ func (n *simNode) UplinkUp() error {
 			return err
 		}
 	}
-	return n.defaultRoutes()
+	err := n.defaultRoutes()
+	if errors.Is(err, driver.ErrUnreachable) {
+		return nil // another fault has taken the address; its heal adds the routes, too
+	}
+	return err
 }
 
 func (n *simNode) UplinkAddress(ip netip.Addr) error {
