@@ -131,7 +131,7 @@ func TestHostileDocument(t *testing.T) {
 	}{
 		{Printer{Terminal: true}, hostile, shown},
 		{Printer{Terminal: true}, "\x1b]0;title\a\x1b[2Jready\r", "\\x1b]0;title\\a\\x1b[2Jready\\r\n"},
-		{Printer{}, hostile, hostile + "\n"},
+		{Printer{}, hostile, hostile},
 		{Printer{Format: JSON, Terminal: true}, hostile, asJSON},
 		{Printer{Format: JSON}, hostile, asJSON},
 	} {

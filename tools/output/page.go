@@ -121,13 +121,14 @@ func Number(n int, thing string) string {
 // Linef writes one line of plain text.
 func (p *Page) Linef(format string, args ...any) { p.Line(Plain(fmt.Sprintf(format, args...))) }
 
-// Document writes text as it is, and a line's end. On a terminal it shows the characters that a terminal would obey.
+// Document writes text as it is, byte for byte. On a terminal it shows the characters that a terminal would obey, and
+// ends the line.
 func (p *Page) Document(text []byte) {
-	if p.terminal {
-		_, _ = Safe{&p.text}.Write(text)
-	} else {
+	if !p.terminal {
 		p.text.Write(text)
+		return
 	}
+	_, _ = Safe{&p.text}.Write(text)
 	p.text.WriteByte('\n')
 }
 
