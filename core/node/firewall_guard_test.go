@@ -227,6 +227,24 @@ func TestNoOpenDeviceWithoutAGuard(t *testing.T) {
 	}
 }
 
+// TestRebootIsGuarded: after a reboot in the middle of a change, the node makes the unencrypted device after the guard.
+func TestRebootIsGuarded(t *testing.T) {
+	w := guarding(t, func(*Options) {}, func(*fakeFirewall) {})
+	w.pass(time.Minute) // the state file is written
+	w.host = dataplane.NewState()
+	clear(w.firewall.chains.Chains)
+	w.applyErr = func(op dataplane.Op) error {
+		if link, ok := op.Object.(dataplane.Link); ok && link.Name == "flannel.1" && len(w.firewall.chains.Chains) == 0 {
+			t.Errorf("without a guard: %s", op)
+		}
+		return nil
+	}
+	w.start()
+	w.tell()
+	w.pass(20 * time.Second)
+	w.wantDevice("after the guard", true)
+}
+
 // TestGuardComesBeforeItIsNeeded: the guard is in force when the node begins to use the encrypting backend.
 func TestGuardComesBeforeItIsNeeded(t *testing.T) {
 	w := newWorld(t, vxlanConfig)

@@ -42,7 +42,7 @@ func (n *Node) guardsInForce() bool {
 // that exist stay, since peers use them, until the host has turned out to lack a guard that the node cannot make.
 func (n *Node) closed() map[string]bool {
 	closed := map[string]bool{}
-	if n.host.have == nil || n.guardsInForce() {
+	if n.host.have == nil || n.lease.self.Key.IsValid() && n.guardsInForce() {
 		return closed
 	}
 	l := n.lanes[FirewallLane]
