@@ -25,7 +25,9 @@ type fakeHost struct {
 }
 
 func newHost() *fakeHost {
-	return &fakeHost{kept: map[dataplane.CommandKey]dataplane.Command{}, failing: map[string]bool{}, end: ExitError{Status: 1}}
+	return &fakeHost{
+		kept: map[dataplane.CommandKey]dataplane.Command{}, failing: map[string]bool{}, end: ExitError{Status: 1},
+	}
 }
 
 func (h *fakeHost) Run(_ context.Context, text string, about About) (string, error) {

@@ -50,7 +50,7 @@ func (p Plan) healed() []Step {
 	}
 	if p.probing() {
 		// Nearly every drawn fault is over by now, and probes have to find a lasting one, too.
-		steps = append(steps, Step{Line: fmt.Sprintf("fault n%d isolate may-fail", p.Nodes)}, agree)
+		steps = append(steps, p.apart()...)
 	}
 	if p.started() > 1 {
 		steps = append(steps, Step{Line: "trace agree"})
@@ -85,6 +85,20 @@ func (p Plan) probing() bool {
 	return p.started() > 1 && strings.Contains(p.Topology.Line, " probes=")
 }
 
+// apart is the end of the faults for daemons that send probes: no packet passes between the last node and the others,
+// long enough for that node to say that it is not ready. With WireGuard the node is cut off from all hosts, and only as
+// long as the probes take.
+func (p Plan) apart() []Step {
+	if slices.ContainsFunc(append([]Step{p.Topology}, p.Steps...), usesWireGuard) {
+		return []Step{{Line: fmt.Sprintf("fault n%d isolate may-fail", p.Nodes)}, agree}
+	}
+	var steps []Step
+	for i := 1; i < p.Nodes; i++ {
+		steps = append(steps, Step{Line: fmt.Sprintf("fault n%d part n%d may-fail", p.Nodes, i)})
+	}
+	return append(steps, agree, Step{Line: "pass 2m30s"})
+}
+
 // agree is the step in which the probes' findings must agree with the fate of packets.
 var agree = Step{Line: "probes agree"}
 
@@ -92,12 +106,13 @@ var agree = Step{Line: "probes agree"}
 // tunnel may need 20 s for that: an end that uses a session which the other has forgotten
 // notices after 15 s of silence, and tries a handshake every 5 s.
 func (p Plan) pings() Step {
-	wireguard := func(s Step) bool { return strings.Contains(s.Line+s.Input, "wireguard") }
-	if wireguard(p.Topology) || slices.ContainsFunc(p.Steps, wireguard) {
+	if usesWireGuard(p.Topology) || slices.ContainsFunc(p.Steps, usesWireGuard) {
 		return Step{Line: "ping all within=30s"}
 	}
 	return Step{Line: "ping all"}
 }
+
+func usesWireGuard(s Step) bool { return strings.Contains(s.Line+s.Input, "wireguard") }
 
 // started counts the nodes that are ever started, and so get a pod. A minimised
 // plan may start none.

@@ -88,6 +88,7 @@ func Watch(o Options) *Invariants {
 	o.World.Always("networks-decided", i.checkVerdicts)
 	o.World.Always("clear-text", i.noteOffers)
 	o.World.Always("uplink-returns", i.checkReturns)
+	o.World.Always("ready-means-peers", i.checkSilence)
 	o.World.Always("sealed-in-time", i.checkSealed)
 	if o.Config != "" {
 		i.takeConfig(o.Config)

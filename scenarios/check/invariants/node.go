@@ -84,6 +84,8 @@ type Node struct {
 
 	pen pen
 
+	parted parted
+
 	left left // the uplink to which the node has to return
 
 	made map[string]madeDevice // by name
