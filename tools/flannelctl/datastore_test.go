@@ -98,7 +98,7 @@ func TestEtcd(t *testing.T) {
 	if _, stdout, _ := callAt(80, get...); stdout != shown {
 		t.Errorf("on a terminal: %q, want %q", stdout, shown)
 	}
-	if _, stdout, _ := call(get...); stdout != hostile+"\n" {
+	if _, stdout, _ := call(get...); stdout != hostile {
 		t.Errorf("into a file: %q, want %q", stdout, hostile)
 	}
 	if _, err := server.Client().Put(t.Context(), "/net/config", `{"Network":"10.5.0.0/22"}`); err != nil {
