@@ -27,7 +27,7 @@ type Demand struct {
 	provider string // the backend whose routes are in a cloud provider's tables; "": another one
 	// kernelFirst says that a route of the kernel may be in the place of a demanded one.
 	kernelFirst bool
-	// lenient says that WireGuard peers may have any endpoint and keepalives, and allowed IPs of another mode.
+	// lenient says that WireGuard peers may have any endpoint and keepalives, and more allowed IPs.
 	lenient bool
 	honest  []string // the addresses and keys of records that no other program has forged
 }
