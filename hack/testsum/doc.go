@@ -3,7 +3,8 @@
 // was skipped and why, and the end of the output of each failed test.
 //
 // The last line is always "N passed, N failed, N skipped". A test with
-// subtests is counted through its subtests only, unless it fails and none of them does, a ginkgo suite through its specs.
+// subtests is counted through its subtests only, unless it fails and none of
+// them does, a ginkgo suite through its specs.
 //
 // Several runs can close with one summary: each adds its results to the same
 // file (-results), and those before the last say so (-more). They may run in parallel.
