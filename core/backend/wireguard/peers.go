@@ -103,7 +103,7 @@ func (b *Backend) renderPeers(
 			if served[peer.Public] == nil {
 				served[peer.Public] = &shared{oldest: c.record}
 			}
-			if p := served[peer.Public].join(s, peer, c.record.Key); p.Err != nil {
+			if p := served[peer.Public].join(s, peer, c.record); p.Err != nil {
 				problems = append(problems, p)
 			}
 		}
@@ -117,12 +117,17 @@ type shared struct {
 	count  int
 }
 
-// join makes a peer stand for one more record with its key. The result is a problem if it has an error.
-func (k *shared) join(s *dataplane.State, peer dataplane.WGPeer, record lease.Key) (p backend.Problem) {
+// join makes a peer stand for one more record with its key. The result is a problem if it has an error. A record that
+// the datastore has lost yields to another one with its key: its host is back.
+func (k *shared) join(s *dataplane.State, peer dataplane.WGPeer, l *lease.Lease) (p backend.Problem) {
+	record, since := l.Key, l.CreateRevision
 	all, known := s.WGPeers.Get(peer.WGPeerKey)
 	switch {
 	case !known:
 		all = peer
+	case k.oldest.CreateRevision != lease.Youngest && since == lease.Youngest:
+		return backend.Problem{Key: record, Err: fmt.Errorf(
+			"the datastore has lost this record, and its host is back with %s", k.oldest.Key)}
 	case k.count == maxSubnets:
 		return backend.Problem{Key: record, Err: fmt.Errorf(
 			"%d older records, such as %s, have the same PublicKey %s", maxSubnets, k.oldest.Key, peer.Public)}

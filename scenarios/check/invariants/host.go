@@ -152,19 +152,19 @@ func (i *Invariants) checkPlan(n *Node, plan []dataplane.Op) {
 	var gone []dataplane.Op
 	kept := map[netip.Prefix]bool{}
 	for _, op := range plan {
-		subnet := peerSubnet(op.Object)
-		if !subnet.IsValid() {
-			continue
-		}
 		if op.Verb == dataplane.Delete {
 			gone = append(gone, op)
-		} else {
+			continue
+		}
+		for _, subnet := range peerSubnets(op.Object) {
 			kept[subnet] = true
 		}
 	}
 	for _, op := range gone {
-		if subnet := peerSubnet(op.Object); !kept[subnet] && !n.hasOtherWay(op.Object, subnet) {
-			i.checkRemoval(n, op.Object, subnet)
+		for _, subnet := range peerSubnets(op.Object) {
+			if !kept[subnet] && !n.hasOtherWay(op.Object, subnet) {
+				i.checkRemoval(n, op.Object, subnet)
+			}
 		}
 	}
 }
@@ -201,31 +201,29 @@ func (n *Node) hasOtherWay(o dataplane.Object, subnet netip.Prefix) bool {
 	return false
 }
 
-// peerSubnet returns the peer's subnet that an object leads to, if any.
-func peerSubnet(o dataplane.Object) netip.Prefix {
+// peerSubnets returns the subnets of peers that an object leads to.
+func peerSubnets(o dataplane.Object) []netip.Prefix {
 	switch o := o.(type) {
 	case dataplane.Route:
 		if o.Kind != dataplane.Blackhole {
-			return o.Dst
+			return []netip.Prefix{o.Dst}
 		}
 	case dataplane.Peer:
-		return o.Subnet
+		return []netip.Prefix{o.Subnet}
 	case dataplane.WGPeer:
-		for _, allowed := range o.Allowed {
-			if allowed.IsValid() {
-				return allowed
-			}
-		}
+		return slices.Collect(o.AllowedIPs)
 	case dataplane.Command:
-		return o.Subnet
+		if o.Subnet.IsValid() {
+			return []netip.Prefix{o.Subnet}
+		}
 	case dataplane.Policy:
 		if o.Action == dataplane.Protect && o.Dir == dataplane.PolicyOut {
-			return o.Dst
+			return []netip.Prefix{o.Dst}
 		}
 	case dataplane.Conn:
-		return o.RemoteNet
+		return []netip.Prefix{o.RemoteNet}
 	}
-	return netip.Prefix{}
+	return nil
 }
 
 func (i *Invariants) checkRemoval(n *Node, o dataplane.Object, subnet netip.Prefix) {
