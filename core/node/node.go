@@ -173,6 +173,9 @@ func (n *Node) Step(now time.Time, in Input) {
 	}
 	if n.now.IsZero() {
 		n.store.giveUp = now.Add(patience)
+		if began := &n.network.change.began; began.At.After(now) {
+			began.At = now // the clock has gone back since the last run: the change does not last longer for that
+		}
 		for _, l := range n.lanes {
 			l.lookBy(now, causeStart)
 		}

@@ -42,3 +42,21 @@ func TestEndingDeviceKeepsItsPeers(t *testing.T) {
 		t.Error("flannel-wg outlives the change")
 	}
 }
+
+// TestClockThatGoesBack restarts a node whose clock is ten hours behind, in a change to an encrypting backend: the
+// change ends after its limit all the same.
+func TestClockThatGoesBack(t *testing.T) {
+	w, _ := changingToWireGuard(t)
+	w.pass(prepareFor)
+	w.tell()
+	w.pass(time.Minute) // the state file is written
+	w.now = w.now.Add(-10 * time.Hour)
+	w.start()
+	w.tell()
+	for range 62 {
+		w.pass(time.Minute)
+		w.tell()
+	}
+	w.wantChange("after the limit", "null")
+	w.wantDevice("after the limit", false)
+}

@@ -45,8 +45,8 @@ type secrecy struct {
 	preparesFrom time.Duration // when the node read the config, or last began to act
 
 	freshUntil time.Duration // a node that has another config makes its device until then
-	encrypted  time.Duration // when the node began to have such configs
-	stoodAt    time.Duration // when the process last could not act
+	encrypted  time.Duration // when the node's record began to offer the backend
+	stoodAt    time.Duration // when the process last could not act, or did not follow the datastore
 	touchedAt  time.Duration // when a fault last touched the host
 	sound      bool          // since then it has been as demanded
 }
@@ -94,7 +94,9 @@ func (n *Node) noteOffers(now time.Duration) {
 		was := s.offers
 		s.offers = map[lease.Key]offer{}
 		for _, l := range snap.Leases {
-			s.runs = s.runs || l.Key == n.key && s.offered(l)
+			if !s.runs && l.Key == n.key && s.offered(l) {
+				s.runs, s.encrypted = true, now
+			}
 			if l.Key == n.key || !s.offered(l) {
 				continue
 			}
@@ -131,11 +133,7 @@ func (s *secrecy) follow(text string, now time.Duration) {
 	spec, _ := all.Find(network.Backend.Type)
 	id, err := spec.Identity(network.Backend, backend.FamiliesOf(network))
 	if err == nil && id != s.id {
-		began := s.encrypted
-		if s.id == "" {
-			began = now
-		}
-		*s = secrecy{text: text, id: id, encrypted: began, touchedAt: s.touchedAt, sound: s.sound, preparesFrom: now}
+		*s = secrecy{text: text, id: id, touchedAt: s.touchedAt, sound: s.sound, preparesFrom: now}
 	}
 	s.network, s.freshUntil = network, now+configBound
 	for key, o := range s.offers {
@@ -197,8 +195,8 @@ func (n *Node) hindered() bool {
 	return lasting || !s.sound && n.all.elapsed()-s.touchedAt <= driftBound
 }
 
-// sealBound is how long after the change to an encrypting backend a host may have a device that does not encrypt: the
-// limit of a change, and the time in which the node ends it and looks at the host.
+// sealBound is how long after its node has begun with an encrypting backend a host may have a device that does not
+// encrypt: the limit of a change, and the time in which the node ends it and looks at the host.
 const sealBound = time.Hour + 5*time.Minute
 
 // checkSealed is called after every event: a change to an encrypting backend ends (rule T4), whatever the records of
@@ -210,10 +208,10 @@ func (i *Invariants) checkSealed() error {
 	for _, name := range i.order {
 		n := i.nodes[name]
 		s := &n.secrecy
-		if n.stands() {
+		if n.stands() || n.client != nil && !n.client.View().Synced { // then a node deletes nothing
 			s.stoodAt = i.elapsed()
 		}
-		if s.id == "" || n.observed == nil || i.elapsed()-s.encrypted < sealBound {
+		if !s.runs || n.observed == nil || i.elapsed()-s.encrypted < sealBound {
 			continue
 		}
 		if i.elapsed()-s.stoodAt < driftBound || !n.holds || n.Twinned || n.hindered() {
@@ -221,7 +219,7 @@ func (i *Invariants) checkSealed() error {
 		}
 		for _, l := range n.observed.Links {
 			if _, encrypted := l.Params.(dataplane.WireGuard); !encrypted && n.surface.links[l.Name] {
-				return fmt.Errorf("%s has the device %s, which does not encrypt, %s after its config asked for %s",
+				return fmt.Errorf("%s has the device %s, which does not encrypt, %s after its record began to offer %s",
 					name, l.Name, i.elapsed()-s.encrypted, s.network.Backend.Type)
 			}
 		}
