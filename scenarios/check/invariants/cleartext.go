@@ -192,7 +192,7 @@ func (n *Node) hindered() bool {
 		return !slices.Contains(strings.Fields(fault), "block")
 	})
 	s := &n.secrecy
-	return lasting || !s.sound && n.all.elapsed()-s.touchedAt <= driftBound
+	return lasting || !s.sound && n.all.elapsed()-max(s.touchedAt, s.preparesFrom) <= driftBound
 }
 
 // sealBound is how long after its node has begun with an encrypting backend a host may have a device that does not
