@@ -175,10 +175,10 @@ func (s *Session) nodeSettled(name string, records []ownedRecord) error {
 		switch {
 		case !r.valid:
 			continue
+		case s.isForged(r.lease):
+			forged++ // a node may know it as a peer, or refuse it, whatever address it names
 		case r.owner == name:
 			own = true
-		case s.isForged(r.lease):
-			forged++ // a node may know it as a peer, or refuse it
 		default:
 			others++
 		}
