@@ -18,8 +18,10 @@ import (
 // ownRecord returns the record with our public address: the IPv4 address, or the
 // IPv6 address in a network without IPv4 (interop E9: IPv6-only nodes). Of
 // several, it takes an unfit reservation last, and prefers one with a former key,
-// then the youngest: an older one may be left over from a process that was killed
-// before the answer, and whose record the next process did not see in time.
+// then one in whose subnet the host has an address, as on the pods' bridge: another
+// program may have written the others. Then it prefers the youngest: an older one may be
+// left over from a process that was killed before the answer, and whose record the next
+// process did not see in time.
 func (n *Node) ownRecord() (lease.Lease, bool) {
 	if a := n.assigned(); a != nil {
 		return findLease(n.store.snap, a.Key)
@@ -49,6 +51,10 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 	}
 	if len(own) == 0 {
 		return lease.Lease{}, false
+	}
+	elsewhere := func(r lease.Lease) bool { return !n.hasAddressIn(r.Key) }
+	if rest := slices.DeleteFunc(slices.Clone(own), elsewhere); len(rest) > 0 {
+		own = rest
 	}
 	byAge := func(a, b lease.Lease) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) }
 	return slices.MaxFunc(own, byAge), true
@@ -118,6 +124,16 @@ func (n *Node) onUplink(ip netip.Addr) bool {
 	return slices.ContainsFunc(h.facts.Links, func(l driver.Link) bool {
 		return l.Name == h.uplink.Link && slices.ContainsFunc(l.Addrs, func(a driver.LinkAddr) bool {
 			return a.Prefix.Addr() == ip
+		})
+	})
+}
+
+// hasAddressIn reports whether an interface of the host has an address in a subnet.
+func (n *Node) hasAddressIn(key lease.Key) bool {
+	return slices.ContainsFunc(n.host.facts.Links, func(l driver.Link) bool {
+		return slices.ContainsFunc(l.Addrs, func(a driver.LinkAddr) bool {
+			ip := a.Prefix.Addr()
+			return key.Of(cidr.FamilyOf(ip)).Contains(ip)
 		})
 	})
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -394,5 +395,29 @@ func TestTwoHostsWithOneKeyWriteRarely(t *testing.T) {
 	}
 	if updates := len(w.requests) - requests; updates < 5 || updates > 20 {
 		t.Errorf("%d writes in half an hour\n%s", updates, w.log())
+	}
+}
+
+// TestForgedRecordWithTheAddressOfAHostWithoutFiles: a host that has lost its files keeps the subnet of its pods,
+// though another program has written a younger record with its address.
+func TestForgedRecordWithTheAddressOfAHostWithoutFiles(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	own := w.own()
+	forged := own
+	forged.Key, forged.CreateRevision = mustKey("10.5.3.0-24"), 0
+	w.put(forged)
+	gateway := netip.PrefixFrom(own.Key.V4.Addr().Next(), own.Key.V4.Bits())
+	w.facts.Links = append(slices.Clone(w.facts.Links), driver.Link{
+		Name: "cni0", Index: 9, Up: true, Addrs: []driver.LinkAddr{{Prefix: gateway}},
+	})
+	w.forget()
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if got, _ := w.n.Holding(); got != own.Key {
+		t.Errorf("holds %s, want %s", got, own.Key)
 	}
 }
