@@ -199,6 +199,9 @@ func (i *Invariants) checkWrite(w store.Write, h *history) {
 		return
 	}
 	same := w.New != nil && owner(w.New.Lease.Attrs) == h.addr || w.New == nil && i.hasAddress(w.Client, h.addr)
+	if n := i.nodes[w.Client]; w.Old.Flaw == "" && !n.network().V4.Enabled() { // the IPv6 address says whose it is
+		same = same || i.hasAddress(w.Client, w.Old.Lease.Attrs.PublicIPv6)
+	}
 	if w.Client != h.writer && !same && !i.nodes[w.Client].Twinned {
 		what := "overwrites"
 		if w.New == nil {
