@@ -72,13 +72,20 @@ func (n *Node) noteAccident(in node.Input) {
 		}
 	}
 	for _, l := range before.Leases {
-		if others(l) && n.all.mustServe(n, l, before) {
+		if others(l) && n.all.mustServe(n, l, before) && !sharesTunnel(l, before) {
 			lost := lostPeer{*l, n.lost.at} // a record that the store holds wins
 			lost.CreateRevision = math.MaxInt64
 			lost.ModRevision -= math.MaxInt64
 			n.lost.peers = append(n.lost.peers, lost)
 		}
 	}
+}
+
+// sharesTunnel reports whether another record has a record's VTEP or key. Of lost records nothing says which is older.
+func sharesTunnel(l *lease.Lease, snap *lease.Snapshot) bool {
+	return slices.ContainsFunc(snap.Leases, func(o *lease.Lease) bool {
+		return o != l && (sameVTEP(o, l) || sameWireGuard(o, l))
+	})
 }
 
 // mayBeginAnew reports whether the node may take the change for another accident,
