@@ -30,8 +30,11 @@ var needs = map[string]func(testing.TB, *world){
 	"tun":   func(t testing.TB, _ *world) { needTUN(t) },
 	"ipip":  needIPIP,
 
-	"rename":      needRename,
-	"rename-path": needRename,
+	"rename": needRename,
+	"rename-path": func(t testing.TB, w *world) {
+		needTUN(t)
+		needRename(t, w)
+	},
 
 	"wireguard":           needWireGuard,
 	"wireguard-userspace": func(t testing.TB, _ *world) { needTUN(t) },
