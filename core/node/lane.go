@@ -244,8 +244,8 @@ func (n *Node) hinted(l *lane) {
 const prompt = 5 * time.Millisecond
 
 // lookSoon schedules a look because of news: promptly after a quiet time, else one debounce from now and a gap after
-// the last look, so that one look follows many news. The time from a prompt look to the next one is longer by the
-// debounce that the prompt one did not wait: in a storm, looks come no more often than if each waited.
+// the last look, so that one look follows many news. After a prompt look the next one waits one debounce
+// longer. So in a storm the node does not look more often than with a debounce before each look.
 func (n *Node) lookSoon(l *lane, gap time.Duration, because cause) {
 	d := n.opts.Debounce
 	pause := max(gap, d) + d // after a prompt look

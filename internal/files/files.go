@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempts is how often Replace begins anew after another process has taken its temporary file for a left one.
+// attempts is how often Replace starts again after another process has removed its temporary file as a leftover.
 const attempts = 3
 
 // errTaken means that another process has just opened the temporary file, to remove it.
