@@ -73,14 +73,17 @@ VM_RUN  = CGO_ENABLED=0 $(CURDIR)/bin/vm run -limit 40m
 VM_EXEC = -exec '$(CURDIR)/bin/vm exec' -vet=off
 
 # The parts of the core that decide. A search lists the blocks of them that it never reached.
-DECIDES = $(addprefix core/,alloc backend backend/vxlan backend/hostgw backend/udp firewall lease node udppath reconcile)
+DECIDES = $(subst $(eval ) ,$(COMMA),$(addprefix github.com/flanneld/flannel/core/,alloc backend backend/vxlan backend/hostgw backend/udp \
+	firewall lease node udppath reconcile))
+COMMA   = ,
 
 .PHONY: sim
 sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw|udp|wireguard|ipip|ipsec|extension|ali-vpc|aws-vpc|gce|tencent-vpc FAMILY=v4|v6|dual FIREWALL=iptables|nftables STORE=etcd|kube CHANGE=yes NETWORKS=yes SERVERS=yes HOSTILE=yes NEXTHOPS=always|never REPORT=out.html), or replay one (SEED=8231)
 	@counters=$$(mktemp -d); trap 'rm -rf "$$counters"' EXIT; \
 	GOCOVERDIR="$$counters" bin/sim $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),100)) $(if $(NODES),-nodes $(NODES)) \
 		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(FIREWALL),-firewall $(FIREWALL)) $(if $(STORE),-store $(STORE)) $(if $(CHANGE),-change) $(if $(NETWORKS),-networks) $(if $(SERVERS),-servers) $(if $(HOSTILE),-hostile) $(if $(NEXTHOPS),-nexthops $(NEXTHOPS)) $(if $(REPORT),-report '$(REPORT)'); \
-	$(if $(SEED),,echo "never reached, of the core:"; $(GO) run ./hack/unreached "$$counters" $(DECIDES))
+	$(if $(SEED),,$(GO) tool covdata percent -i "$$counters" -pkg $(DECIDES); echo "never reached:"; \
+		$(GO) tool covdata textfmt -i "$$counters" -pkg $(DECIDES) -o "$$counters/profile"; sed -n 's,^github.com/flanneld/flannel/\(.*\) [0-9]* 0$$,  \1,p' "$$counters/profile")
 
 # With coverage counters, which cost next to nothing. -coverpkg must name the
 # command itself, or it writes no counters at its end.
@@ -124,6 +127,7 @@ modules: ## download all modules that builds and tests need
 	@cd tools/packages && $(GO) list -deps tool >/dev/null
 	@cd tools/monitoring && $(GO) list -deps -test ./... >/dev/null
 	@cd tools/etcdv2 && $(GO) list -deps tool >/dev/null
+	@cd tools/mutants && $(GO) list -deps tool >/dev/null
 
 .PHONY: manifest
 manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart; its values, their schema and their table
@@ -188,7 +192,7 @@ test-all: ## everything: format, vet, lint, race detector, all tests, all scenar
 
 # What make test leaves to make test-all: suites with clusters of real daemons, the proofs of the tests' own tools, and
 # tests that compile much of Kubernetes.
-LATER = ./bench/... ./deploy/packages ./drivers/kube ./hack/mutants ./harness ./harness/cluster/... ./harness/demo \
+LATER = ./bench/... ./deploy/packages ./drivers/kube ./harness ./harness/cluster/... ./harness/demo \
 	./harness/dockerlab/... ./harness/kubelab ./harness/vm ./scenarios/linearizable ./scenarios/planted \
 	./scenarios/report ./scenarios/servers
 
@@ -440,11 +444,12 @@ bench-wireguard: ## WireGuard in userspace beside the kernel's vxlan, in turns: 
 fuzz: ## run every fuzz target for FUZZTIME (default 10s) each, then RUNS (2000) random runs on kernel and simulator
 	@FUZZTIME=$(FUZZTIME) RUNS=$(RUNS) GO=$(GO) hack/fuzz
 
-# The scores of the core and the datastores take an hour; those of a package, minutes.
+# It compiles once for each mutant: some minutes a package. With SINCE only what has changed since that commit.
 .PHONY: mutants
-mutants: ## score how many small changes of the code the checks catch: docs/mutation.md (PKG=core/lease N=40 SEED=1 SEEDS=200)
-	@$(STATIC) -o bin/mutants ./hack/mutants
-	@exec bin/mutants -n $(or $(N),40) -seed $(or $(SEED),1) -seeds $(or $(SEEDS),200) $(patsubst ./...,,$(PKG))
+mutants: ## change the code of packages in small ways and list what their unit tests miss: docs/mutation.md (PKG=./core/lease SINCE=main)
+	@$(if $(filter ./...,$(PKG)),$(error make mutants PKG=./core/lease: name a package))
+	@cd tools/mutants && $(STATIC) -o ../../bin/gremlins tool
+	@exec bin/gremlins unleash $(PKG) --output-statuses lcts --timeout-coefficient 20 $(if $(SINCE),--diff $(SINCE))
 
 .PHONY: deps
 deps: ## install what the tests can use and this machine lacks (Debian; says so when not root)
