@@ -23,9 +23,15 @@ type parted struct {
 // checkSilence is called after every event: a node that none of its peers answers is not ready for long, if two or more
 // of them have answered its probes before.
 func (i *Invariants) checkSilence() error {
+	parting := 0
+	for _, fault := range i.situation.Faults {
+		if strings.Contains(fault, " part ") {
+			parting++
+		}
+	}
 	for _, name := range i.order {
 		n := i.nodes[name]
-		if len(i.situation.Faults) < 2 || n.stands() || n.Daemon == nil || n.client == nil || !n.holds {
+		if parting < 2 || n.stands() || n.Daemon == nil || n.client == nil || !n.holds {
 			n.parted = parted{}
 			continue
 		}
@@ -55,7 +61,7 @@ func (i *Invariants) partedFrom(n *Node, snap *lease.Snapshot) parted {
 		peers++
 		if !slices.ContainsFunc(i.order, func(other string) bool {
 			o := i.nodes[other]
-			return len(o.Public) == 0 && slices.Contains(o.addresses(), l.Attrs.PublicIP) && i.isParted(n.name, other)
+			return len(o.Public) == 0 && i.isParted(n.name, other) && slices.Contains(o.addresses(), l.Attrs.PublicIP)
 		}) {
 			return parted{}
 		}
