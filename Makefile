@@ -85,6 +85,11 @@ sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxl
 	$(if $(SEED),,$(GO) tool covdata percent -i "$$counters" -pkg $(DECIDES); echo "never reached:"; \
 		$(GO) tool covdata textfmt -i "$$counters" -pkg $(DECIDES) -o "$$counters/profile"; sed -n 's,^github.com/flanneld/flannel/\(.*\) [0-9]* 0$$,  \1,p' "$$counters/profile")
 
+.PHONY: same
+same: ## run seeds of all kinds at the commit BASE and in this tree, and compare all that happened except the texts of logs (BASE=HEAD~1 SEEDS=500 FIRST=1)
+	@$(if $(BASE),,$(error make same BASE=COMMIT: name the commit to compare with))
+	@hack/same '$(BASE)' $(or $(SEEDS),500) $(or $(FIRST),1)
+
 # With coverage counters, which cost next to nothing. -coverpkg must name the
 # command itself, or it writes no counters at its end.
 .PHONY: bin/sim

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/drivers/sim/world"
 	"github.com/flanneld/flannel/internal/page"
 	"github.com/flanneld/flannel/scenarios/lang"
 	"github.com/flanneld/flannel/scenarios/simworld"
@@ -17,6 +18,7 @@ type Result struct {
 	Failed  string // what broke, in a sentence; "" if nothing did
 	At      int    // the step at which it showed
 	Trace   uint64 // hash of all that happened
+	Actions uint64 // the same without the texts of logs
 	Virtual time.Duration
 	Faults  map[string]int // injected, by name
 	Events  map[string]int // log events of all nodes, by kind
@@ -29,11 +31,11 @@ type Result struct {
 // have the planted defects.
 func Run(p Plan, defects ...simworld.Defect) Result {
 	p.compared = p.hostile()
-	r, session := run(p, false, defects)
+	r, session := run(p, watch{}, defects)
 	if r.Failed != "" || !p.compared {
 		return r
 	}
-	calm, _ := run(p.without(), false, defects)
+	calm, _ := run(p.without(), watch{}, defects)
 	if calm.Failed == "" {
 		r.Failed = r.harvest.harmed(calm.harvest, forgedWords(session))
 	}
@@ -42,26 +44,35 @@ func Run(p Plan, defects ...simworld.Defect) Result {
 
 // Record replays a plan and returns the recording for a page.
 func Record(p Plan, about page.About) page.Recording {
-	r, session := run(p, true, nil)
+	r, session := run(p, watch{record: true}, nil)
 	return session.Recording(about, r.Failed)
 }
 
-func run(p Plan, record bool, defects []simworld.Defect) (Result, *lang.Session) {
+// watch says what follows a run, which changes nothing in it.
+type watch struct {
+	record bool
+	line   func(w *world.World, line string) // of the trace
+}
+
+func run(p Plan, watch watch, defects []simworld.Defect) (Result, *lang.Session) {
 	r := Result{Plan: p, Faults: map[string]int{}}
-	var world *simworld.World
+	var cluster *simworld.World
 	session := lang.NewSession("sim", func(top lang.Topology) (lang.World, error) {
 		var err error
-		world, err = simworld.New(top, p.Seed, defects...)
+		cluster, err = simworld.New(top, p.Seed, defects...)
 		if err == nil {
-			world.JudgeClaims()
+			cluster.JudgeClaims()
+			if watch.line != nil {
+				cluster.World.Trace(func(line string) { watch.line(cluster.World, line) })
+			}
 		}
-		return world, err
+		return cluster, err
 	})
-	if record {
+	if watch.record {
 		session.Record(nil)
 	}
 	for i, step := range p.all() {
-		r.Failed = perform(session, world, step)
+		r.Failed = perform(session, cluster, step)
 		if r.Failed != "" {
 			r.At = i
 			break
@@ -70,18 +81,18 @@ func run(p Plan, record bool, defects []simworld.Defect) (Result, *lang.Session)
 			r.Faults[step.Fault]++
 		}
 	}
-	if world != nil {
+	if cluster != nil {
 		if r.Failed == "" && p.compared {
-			r.Failed = perform(session, world, Step{Line: "pass 1m"}) // the nodes save what they have ended
-			r.harvest = reap(session, world, p.Nodes)
+			r.Failed = perform(session, cluster, Step{Line: "pass 1m"}) // the nodes save what they have ended
+			r.harvest = reap(session, cluster, p.Nodes)
 		}
 		if err := session.Close(); err != nil && r.Failed == "" {
 			r.Failed = err.Error()
 		}
-		r.Trace = world.World.TraceHash()
-		r.Virtual, r.Events = world.Elapsed(), world.Events()
+		r.Trace, r.Actions = cluster.World.TraceHash(), cluster.World.EventHash()
+		r.Virtual, r.Events = cluster.Elapsed(), cluster.Events()
 		if r.Failed != "" {
-			r.Logs = world.Logs()
+			r.Logs = cluster.Logs()
 		}
 	}
 	return r, session

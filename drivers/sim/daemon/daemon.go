@@ -366,7 +366,7 @@ func (d *Daemon) ended(exit node.Exit) {
 // note adds a line to the log and the trace.
 func (d *Daemon) note(kind, text string) {
 	w := d.host.World()
-	w.Note(d.name()+": daemon "+kind, text)
+	w.NoteWords(d.name()+": daemon "+kind, text)
 	line := fmt.Sprintf("%12.6f %s %s", w.Elapsed().Seconds(), d.name(), kind)
 	if text != "" {
 		line += ": " + text

@@ -3,14 +3,15 @@ package world
 import "fmt"
 
 // trace folds every event and note into a running hash, and into lines for a
-// listener.
+// listener. The texts of logs have a hash of their own.
 type trace struct {
 	hash  uint64
+	words uint64
 	lines func(line string)
 	notes func(label, detail string)
 }
 
-func newTrace() trace { return trace{hash: HashStart} }
+func newTrace() trace { return trace{hash: HashStart, words: HashStart} }
 
 // Trace passes every line of the trace to fn from now on; nil ends it. The
 // world makes the lines only while fn is set.
@@ -22,7 +23,11 @@ func (w *World) OnNote(fn func(label, detail string)) { w.trace.notes = fn }
 
 // TraceHash returns the hash of the whole trace. Two runs with equal hashes
 // were the same run.
-func (w *World) TraceHash() uint64 { return w.trace.hash }
+func (w *World) TraceHash() uint64 { return Mix(w.trace.hash, w.trace.words) }
+
+// EventHash returns the hash of the trace without the texts of logs: it stays
+// the same if only these change.
+func (w *World) EventHash() uint64 { return w.trace.hash }
 
 // Note adds an entry to the trace. The label names actor and action, such as
 // "n1: drop"; the detail holds the rest.
@@ -30,6 +35,13 @@ func (w *World) Note(label, detail string) {
 	h := HashUint64(w.trace.hash, uint64(w.now))
 	h = HashString(h, label)
 	w.trace.hash = HashString(h, detail)
+	w.tell(label, detail)
+}
+
+// NoteWords is Note with a detail that only people read, such as the text of a log.
+func (w *World) NoteWords(label, detail string) {
+	w.trace.hash = HashString(HashUint64(w.trace.hash, uint64(w.now)), label)
+	w.trace.words = HashString(w.trace.words, detail)
 	w.tell(label, detail)
 }
 

@@ -92,7 +92,7 @@ func (w *World) Err() error { return w.err }
 func (w *World) Fail(err error) {
 	if w.err == nil {
 		w.err = fmt.Errorf("at %s, seed %d: %w", w.now, w.seed, err)
-		w.Note("world: failed", w.err.Error())
+		w.NoteWords("world: failed", w.err.Error())
 	}
 }
 

@@ -140,6 +140,25 @@ func TestTraceHashTellsRunsApart(t *testing.T) {
 	}
 }
 
+func TestEventHashLeavesOutWords(t *testing.T) {
+	run := func(kind, words string) (events, all uint64) {
+		w := New(1)
+		w.NoteWords("n1: "+kind, words)
+		return w.EventHash(), w.TraceHash()
+	}
+	events, all := run("warning", "the disk is full")
+	otherWords, allOtherWords := run("warning", "disk full")
+	if events != otherWords {
+		t.Error("other words gave another hash of events")
+	}
+	if all == allOtherWords {
+		t.Error("other words gave the same hash of the trace")
+	}
+	if otherKind, _ := run("error", "the disk is full"); otherKind == events {
+		t.Error("another kind of log gave the same hash of events")
+	}
+}
+
 func TestTraceHashTellsTimesApart(t *testing.T) {
 	run := func(d time.Duration) uint64 {
 		w := New(1)

@@ -2,12 +2,16 @@
 //
 //	sim -seeds 1000            the seeds 1 to 1000, on all cores, until one fails
 //	sim -seed 8231             one seed, with its plan and outcome
+//	sim -hashes -seeds 500     the trace hashes of seeds of all kinds, for make same
+//	sim -lines -seed 17        every line of the trace of one of them
 //
 // A failing seed is minimised and written as a scenario that fails.
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -28,6 +32,7 @@ type options struct {
 	seed, first, seeds uint64
 	workers            int
 	minimise           bool
+	hashes, lines      bool
 	dir, report        string
 }
 
@@ -49,6 +54,8 @@ func main() {
 	flag.StringVar(&o.NextHops, "nexthops", "", "always or never; empty: as the seed draws it")
 	flag.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
 	flag.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
+	flag.BoolVar(&o.hashes, "hashes", false, "print the trace hash of each seed; the number of a seed decides its kind of cluster")
+	flag.BoolVar(&o.lines, "lines", false, "print the trace of -seed, of the kind that -hashes gives it")
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
 	flag.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
 	flag.Parse()
@@ -56,12 +63,31 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(2)
 	}
+	if o.hashes || o.lines {
+		os.Exit(show(o))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if o.seed != 0 {
 		os.Exit(replay(ctx, o))
 	}
 	os.Exit(hunt(ctx, o))
+}
+
+// show prints what a comparison of two commits needs.
+func show(o options) int {
+	out := bufio.NewWriter(os.Stdout)
+	var err error
+	if o.lines {
+		err = search.Lines(out, o.seed)
+	} else {
+		err = search.Hashes(out, o.first, o.seeds)
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		fmt.Fprintln(os.Stderr, "sim:", err)
+		return 1
+	}
+	return 0
 }
 
 // replay runs one seed and prints its plan and outcome.
