@@ -192,6 +192,10 @@ var findingCases = []struct {
 	{"a route over the network", func(_ *testing.T, f *Facts) {
 		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.0.0.0/8"), Link: "tun0", Via: true})
 	}, "failure overlap: flannel's network contains route 10.0.0.0/8 on tun0"},
+	{"a route to one pod", func(_ *testing.T, f *Facts) {
+		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.5.2.7/32"), Link: "*"})
+	}, "warning overlap: another program's route 10.5.2.7/32 takes packets to pods from flannel's routes: find out " +
+		"which program made it # ip route show table all"},
 	{"another flanneld's route on the device", func(_ *testing.T, f *Facts) {
 		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.6.2.0/24"), Link: "flannel.1", Via: true})
 	}, "warning overlap: flannel.1 has the route 10.6.2.0/24 into another network: another flanneld"},

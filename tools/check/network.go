@@ -124,7 +124,7 @@ func (f *Facts) overlap() []Finding {
 	if f.Network == nil {
 		return nil
 	}
-	var clashes []string
+	var clashes, inside []string
 	for _, l := range f.Host.Links {
 		for _, a := range l.Addrs {
 			if f.isOverlay(a.Prefix) && !f.ownAddr(l.Name, a.Prefix) {
@@ -134,9 +134,19 @@ func (f *Facts) overlap() []Finding {
 	}
 	for _, r := range f.Routes {
 		onlyDirect := !r.Via || !f.isInside(r.Dst)
-		if f.isOverlay(r.Dst) && onlyDirect && !f.ownAddr(r.Link, r.Dst) {
+		switch {
+		case !f.isOverlay(r.Dst) || !onlyDirect || f.ownAddr(r.Link, r.Dst):
+			continue
+		case r.Dst.IsSingleIP():
+			inside = append(inside, fmt.Sprintf("route %s", r.Dst))
+		default:
 			clashes = append(clashes, fmt.Sprintf("route %s on %s", r.Dst, r.Link))
 		}
+	}
+	if len(clashes) == 0 && len(inside) > 0 {
+		return []Finding{{Level: Warning, Topic: "overlap", Remedy: "ip route show table all; ip route get ADDRESS",
+			Text: "another program's " + strings.Join(inside, ", ") + " takes packets to pods from flannel's routes: " +
+				"find out which program made it"}}
 	}
 	if len(clashes) == 0 {
 		return []Finding{{Level: OK, Topic: "overlap", Text: "no address or route of this host lies in flannel's network"}}

@@ -31,6 +31,10 @@ func (w *walk) arrive() error {
 		if !slices.ContainsFunc(own, func(l driver.Link) bool { return l.Name == way.Link }) {
 			way.Link = own[0].Name
 		}
+	case err != nil && w.byFlannel(src):
+		best, _ := w.best(src)
+		w.note("arrive", "no answer finds %s: the kernel's way there ends with %q, before flannel's route", src, err)
+		way.Link, way.Via = best.Link, best.Via
 	case err != nil:
 		return w.end(refusal(err), "arrive", "check the address: no pod and no host here has it",
 			"%s is not an address of this host, and the kernel has no route to it: %v", src, err)
@@ -38,7 +42,8 @@ func (w *walk) arrive() error {
 	w.in = way.Link
 	peer, ok := w.peerOf(src)
 	if rule := w.ruleOf(way); ok && rule != "" && w.astray(src, way) {
-		if best, has := w.best(src); has && best.Protocol == dataplane.Protocol {
+		if w.byFlannel(src) {
+			best, _ := w.best(src)
 			w.note("arrive", "%s leads answers to %s out by %s", rule, src, way.Link)
 			w.in = best.Link // by which its node sends
 			way = Route{Link: best.Link, Via: best.Via}
@@ -54,6 +59,13 @@ func (w *walk) arrive() error {
 	}
 	w.hop("arrive", "it comes in by %s, the device towards its node, %s", way.Link, addressOf(peer))
 	return w.admitted(peer)
+}
+
+// byFlannel reports whether the host has flannel's route to a pod of another node, whatever comes before it.
+func (w *walk) byFlannel(pod netip.Addr) bool {
+	best, has := w.best(pod)
+	_, known := w.peerOf(pod)
+	return known && has && best.Protocol == dataplane.Protocol
 }
 
 // peerOf returns the node with an address in its subnet. Of two records that claim it, one
