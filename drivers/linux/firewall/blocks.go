@@ -62,7 +62,7 @@ func (n *nftables) blocks(chains []nftChain) ([]block, error) {
 			if err != nil {
 				return nil, err
 			}
-			if b, blocks := blockOf(f, c, rules); blocks {
+			if b, blocks := blockOf(f, c, rules, n.follower(c)); blocks {
 				all = append(all, b)
 			}
 		}
@@ -70,7 +70,38 @@ func (n *nftables) blocks(chains []nftChain) ([]block, error) {
 	return all, nil
 }
 
-func blockOf(f cidr.Family, c nftChain, rules []nftRule) (block, bool) {
+// mostFollowed bounds the chains that one chain at the hook forward leads to.
+const mostFollowed = 16
+
+// follower returns the function that reads a chain to which rules of a base chain lead every packet, and returns its
+// effect: dropsAll, goesOn if it only drops some packets, else mayAccept.
+func (n *nftables) follower(base nftChain) func(chain string) effect {
+	left := mostFollowed
+	var follow func(chain string) effect
+	follow = func(chain string) effect {
+		left--
+		if left < 0 {
+			return mayAccept
+		}
+		rules, err := n.rules(base.family, base.table, chain)
+		if err != nil {
+			return mayAccept // the next look reads it
+		}
+		for _, r := range rules {
+			switch effectOf(r.exprs, "", follow) {
+			case dropsAll:
+				return dropsAll
+			case goesOn:
+				continue
+			}
+			return mayAccept
+		}
+		return goesOn
+	}
+	return follow
+}
+
+func blockOf(f cidr.Family, c nftChain, rules []nftRule, follow func(string) effect) (block, bool) {
 	b := block{ForwardBlock: driver.ForwardBlock{Family: f}}
 	p := placeOf(dataplane.Forward)
 	if c.family == nl.AF(f) && c.table == p.table && c.name == p.shared {
@@ -78,7 +109,7 @@ func blockOf(f cidr.Family, c nftChain, rules []nftRule) (block, bool) {
 	}
 	var effects []effect
 	for _, r := range rules {
-		effects = append(effects, effectOf(r.exprs, p.own))
+		effects = append(effects, effectOf(r.exprs, p.own, follow))
 	}
 	where := fmt.Sprintf("chain %s in table %s %s", c.name, familyName(c.family), c.table)
 	return b, b.judge(where, c.drops, effects)
@@ -100,8 +131,8 @@ var conditions = []string{
 	"meta", "payload", "cmp", "bitwise", "byteorder", "range", "ct", "fib", "rt", "exthdr", "limit", "lookup", "match",
 }
 
-// effectOf returns the effect of a rule's expressions. own is our chain.
-func effectOf(exprs []byte, own string) effect {
+// effectOf returns the effect of a rule's expressions. own is our chain, and follow returns the effect of another one.
+func effectOf(exprs []byte, own string, follow func(chain string) effect) effect {
 	every := true // the expressions so far select every packet
 	drops := func() effect {
 		if every {
@@ -118,7 +149,7 @@ func effectOf(exprs []byte, own string) effect {
 		case name == "target" && slices.Contains(marking, targetName(data)):
 			return goesOn
 		case name == "immediate" && isVerdict(a):
-			return verdictEffect(a, own, every, drops)
+			return verdictEffect(a, own, every, drops, follow)
 		case name == "lookup" && nl.BE32(a[unix.NFTA_LOOKUP_DREG]) == unix.NFT_REG_VERDICT && a[unix.NFTA_LOOKUP_DREG] != nil:
 			return mayAccept // a map with verdicts
 		case name == "immediate", slices.Contains(conditions, name):
@@ -132,14 +163,23 @@ func effectOf(exprs []byte, own string) effect {
 
 // verdictEffect returns the effect of an immediate verdict on the packets that
 // reach it.
-func verdictEffect(a map[uint16][]byte, own string, every bool, drops func() effect) effect {
-	switch code, _ := verdictCode(a); {
+func verdictEffect(
+	a map[uint16][]byte, own string, every bool, drops func() effect, follow func(chain string) effect,
+) effect {
+	code, _ := verdictCode(a)
+	switch {
 	case code == verdictDrop:
 		return drops()
-	case code == verdictJump && jumpTarget(a) == own && every:
+	case !every || code != verdictJump && code != verdictGoto:
+		return mayAccept
+	case code == verdictJump && jumpTarget(a) == own:
 		return entersOur
 	}
-	return mayAccept
+	inside := follow(jumpTarget(a))
+	if code == verdictGoto && inside == goesOn {
+		return mayAccept // the packet goes to the policy
+	}
+	return inside
 }
 
 // marking holds the iptables targets that do not end a packet's evaluation.

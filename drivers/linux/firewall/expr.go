@@ -20,6 +20,7 @@ const (
 	verdictDrop   = 0
 	verdictAccept = 1
 	verdictJump   = ^uint32(2) // -3
+	verdictGoto   = ^uint32(3) // -4
 	verdictReturn = ^uint32(4) // -5
 )
 

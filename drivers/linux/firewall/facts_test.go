@@ -146,8 +146,9 @@ func forwardBlocks(chain string) map[string]forwardBlock {
 			by:     "rule 2 of " + chain + everything, doubtful: true,
 		},
 		"another chain": {
-			script: "{iptables} -N USER\n{iptables} -A FORWARD -j USER\n{iptables} -A FORWARD -j DROP",
-			by:     "rule 2 of " + chain + everything, doubtful: true,
+			script: "{iptables} -N USER\n{iptables} -A USER -s {other} -j ACCEPT\n{iptables} -A FORWARD -j USER\n" +
+				"{iptables} -A FORWARD -j DROP",
+			by: "rule 2 of " + chain + everything, doubtful: true,
 		},
 		"go to another chain": {
 			script: "{iptables} -N USER\n{iptables} -A FORWARD -s {other} -g USER\n{iptables} -P FORWARD DROP",
@@ -183,6 +184,36 @@ func forwardBlocks(chain string) map[string]forwardBlock {
 			script: "nft -f - <<'END'\n" + drivertest.FirewalldZones("firewalld", []string{"cni0", "flannel.1"}) + "END",
 			by:     "rule 6 of chain filter_FORWARD in table inet firewalld" + everything, doubtful: true,
 		},
+	}
+}
+
+// TestForwardBlocksInOtherChains: a chain to which every packet is led may drop everything, whatever it is called.
+func TestForwardBlocksInOtherChains(t *testing.T) {
+	const first = "rule 1 of chain FORWARD in table {ip} filter, which drops everything"
+	const user = "{iptables} -N USER\n{iptables} -A FORWARD -j USER\n"
+	for name, c := range map[string]forwardBlock{
+		"it drops":      {script: user + "{iptables} -A USER -j REJECT", by: first},
+		"it drops some": {script: user + "{iptables} -A USER -p tcp -j REJECT"},
+		"it returns before that": {
+			script: user + "{iptables} -A USER -s {other} -j RETURN\n{iptables} -A USER -j DROP",
+		},
+		"go to": {script: "{iptables} -N USER\n{iptables} -A FORWARD -g USER\n{iptables} -A USER -j DROP", by: first},
+		"go to one that drops some": {script: "{iptables} -N USER\n{iptables} -A FORWARD -g USER\n" +
+			"{iptables} -A USER -p tcp -j DROP\n{iptables} -P FORWARD DROP",
+			by: "policy DROP of chain FORWARD in table {ip} filter", overriddenBy: dataplane.IPTables, doubtful: true},
+		"only some packets are led there": {script: "{iptables} -N USER\n{iptables} -A FORWARD -i eth9 -j USER\n" +
+			"{iptables} -A USER -j DROP"},
+		"a chain behind it": {script: user + "{iptables} -N LAST\n{iptables} -A USER -j LAST\n{iptables} -A LAST -j DROP",
+			by: first},
+		"an empty chain before a drop": {script: user + "{iptables} -A FORWARD -j DROP",
+			by: "rule 2 of chain FORWARD in table {ip} filter, which drops everything"},
+		"nft": {script: "nft 'add table inet x; add chain inet x y; add rule inet x y counter reject; add chain inet x " +
+			"through { type filter hook forward priority 5; }; add rule inet x through jump y'",
+			by: "rule 1 of chain through in table inet x, which drops everything"},
+	} {
+		for _, f := range cidr.Families {
+			t.Run(fmt.Sprintf("%s/%s", f, name), func(t *testing.T) { c.check(t, variantNFT, f) })
+		}
 	}
 }
 

@@ -99,7 +99,7 @@ func FuzzDecodeRule(f *testing.F) {
 				}
 			}
 		}
-		effectOf(b, "x")
+		effectOf(b, "x", func(string) effect { return mayAccept })
 		anyMatters(b)
 	})
 }
