@@ -154,8 +154,14 @@ func (g *game) filled(text string) string {
 	return strings.NewReplacer("SRC", g.src, "DST", g.dst).Replace(text)
 }
 
-// told returns the findings of both nodes that are not ok, and of what cannot be judged, one a line.
-func (g *game) told(ctx context.Context) (causes []string, unsure bool) {
+// cause is a finding of a node that is not ok.
+type cause struct {
+	check.Finding
+	node *harness.Node
+}
+
+// told returns the findings of both nodes that are not ok, and whether something cannot be judged.
+func (g *game) told(ctx context.Context) (causes []cause, unsure bool) {
 	GinkgoHelper()
 	for _, n := range g.nodes {
 		var facts *check.Facts
@@ -184,26 +190,57 @@ func (g *game) told(ctx context.Context) (causes []string, unsure bool) {
 		topics := []string{"path", "firewall", "port", "forwarding", "interface", "overlap", "bridge"}
 		for _, f := range facts.Findings() {
 			if f.Level != check.OK && strings.Contains(strings.Join(topics, " "), f.Topic) {
-				causes = append(causes, f.Text)
+				causes = append(causes, cause{f, n})
 			}
 		}
 	}
 	return causes, unsure
 }
 
-// names reports whether one of some findings names the cause of a fault, and returns those that name none of several.
-func (g *game) names(causes []string, faults ...fault) (named bool, others []string) {
-	for _, text := range causes {
+// names returns the findings that name one of some faults, and the texts of those that name none.
+func (g *game) names(causes []cause, faults ...fault) (named []cause, others []string) {
+	for _, c := range causes {
 		fits := false
 		for _, f := range faults {
-			fits = fits || regexp.MustCompile(g.filled(f.cause)).MatchString(text)
+			fits = fits || regexp.MustCompile(g.filled(f.cause)).MatchString(c.Text)
 		}
-		named = named || fits
-		if !fits {
-			others = append(others, text)
+		if fits {
+			named = append(named, c)
+		} else {
+			others = append(others, c.Text)
 		}
 	}
 	return named, others
+}
+
+// changes matches the remedies that change something. The others say where to look.
+var changes = regexp.MustCompile(`^(nft insert|ip6?tables|sysctl -w|ip route del|ip link set|firewall-cmd|echo) `)
+
+// healed runs the remedies of findings that are commands, and demands that packets pass then. It returns the number of
+// commands, and what takes them back.
+func (g *game) healed(ctx context.Context, f fault, named []cause) (commands int, undo func()) {
+	GinkgoHelper()
+	var back []func()
+	for _, c := range named {
+		if !changes.MatchString(c.Remedy) {
+			continue
+		}
+		commands++
+		_, err := c.node.Shell(ctx, c.Remedy)
+		Expect(err).NotTo(HaveOccurred(), "the remedy of "+f.harm+": "+c.Remedy)
+		if strings.HasPrefix(c.Remedy, "ip") {
+			inverse := strings.ReplaceAll(c.Remedy, " -I ", " -D ")
+			back = append(back, func() { _, _ = c.node.Shell(ctx, inverse) }) // a route or link has none
+		}
+	}
+	if commands > 0 {
+		Eventually(ctx, g.ping).Should(Succeed(), "after the remedy of %s: %v", f.harm, named)
+	}
+	return commands, func() {
+		for _, undo := range back {
+			undo()
+		}
+	}
 }
 
 var _ = Describe("flannelctl check with sealed faults", func() {
@@ -241,6 +278,7 @@ var _ = Describe("flannelctl check with sealed faults", func() {
 		}
 
 		var missed, wrong []string
+		remedies := 0
 		for _, f := range sealed {
 			By("sealed: " + f.harm)
 			g.do(ctx, f, f.harm)
@@ -250,12 +288,17 @@ var _ = Describe("flannelctl check with sealed faults", func() {
 			if len(others) > 0 {
 				wrong = append(wrong, f.harm+": "+strings.Join(others, "; "))
 			}
-			if !named && !unsure {
+			if len(named) == 0 && !unsure {
 				missed = append(missed, f.harm)
 			}
-			g.do(ctx, f, f.undo)
+			commands, back := g.healed(ctx, f, named)
+			remedies += commands
+			_, err := g.nodes[f.on].Shell(ctx, g.filled(f.undo))
+			Expect(err == nil || commands > 0).To(BeTrue(), f.undo) // a remedy may have undone it
+			back()
 			Eventually(ctx, g.ping).Should(Succeed(), f.undo)
 		}
+		Expect(remedies).To(BeNumerically(">", len(sealed)/2))
 		Expect(wrong).To(BeEmpty())
 		Expect(len(missed)).To(BeNumerically("<=", len(sealed)/10), "%q", missed)
 
@@ -274,7 +317,7 @@ var _ = Describe("flannelctl check with sealed faults", func() {
 			causes, unsure := g.told(ctx)
 			named, others := g.names(causes, first, second)
 			Expect(others).To(BeEmpty(), "wrong causes of: "+first.harm+" and "+second.harm)
-			if !named && !unsure {
+			if len(named) == 0 && !unsure {
 				missed = append(missed, first.harm+" and "+second.harm)
 			}
 			g.do(ctx, second, second.undo)

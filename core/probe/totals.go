@@ -143,7 +143,7 @@ func (r Result) Text() string {
 			"the hosts is too small for it", r.Passes, r.MTU)
 	case TCPLost:
 		return fmt.Sprintf("answers ICMP at %s and not TCP: a packet filter, or a network card that computes wrong "+
-			"checksums in tunnels (ethtool -K DEVICE tx-checksum-ip-generic off)", r.Address)
+			"checksums in tunnels", r.Address)
 	case ICMPLost:
 		return fmt.Sprintf("answers TCP at %s and not ICMP: a packet filter", r.Address)
 	}

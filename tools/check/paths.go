@@ -270,9 +270,13 @@ func (f *Facts) pathFinding(e ended) Finding {
 	direction := map[bool]string{true: "to", false: "from"}[e.Out]
 	flow := e.Result.Flow
 	finding := Finding{Level: Failure, Topic: "path",
-		Text: fmt.Sprintf("packets of pods %s those of %s end on this host: %s. What to do: %s", direction, named(e.peers),
-			e.last().Text, e.Result.Remedy),
-		Remedy: fmt.Sprintf("flannelctl trace %s %s", flow.Src, flow.Dst)}
+		Text: fmt.Sprintf("packets of pods %s those of %s end on this host: %s", direction, named(e.peers), e.last().Text)}
+	if e.Result.Reason == "no_forwarding" { // the setting is read, so the command is the remedy
+		finding.Remedy = e.Result.Remedy
+		return finding
+	}
+	finding.Text += ". What to do: " + e.Result.Remedy
+	finding.Remedy = fmt.Sprintf("flannelctl trace %s %s", flow.Src, flow.Dst)
 	if e.Result.Reason != "fw_drop" {
 		return finding
 	}

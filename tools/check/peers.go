@@ -176,20 +176,47 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 			"host answers a ping: a firewall there drops them, or one on the way, or the answers take another way there",
 			carrier, names)
 	case trouble == oneWay:
-		finding.Text = fmt.Sprintf("packets to %s are lost, and those from there arrive: a firewall or router on the way "+
-			"there drops them", names)
+		finding.Text = fmt.Sprintf("packets to %s are lost, and those from there arrive. %s", names, f.whereLost(who.peers))
 	case trouble == silent:
 		finding.Remedy = "ping " + first
-		finding.Text = fmt.Sprintf("no answer from %s, nor to a ping of the host: it is down, or the network between "+
-			"loses packets", names)
+		finding.Text = fmt.Sprintf("no answer from %s, nor to a ping of the host, and nothing arrives from there: it is "+
+			"down, or packets are lost on the way. %s", names, f.whereLost(who.peers))
 	case trouble == tooBig:
 		finding.Topic, finding.Remedy = "mtu", f.smallerMTU(who.first, first)
 	case trouble == noTCP && who.first.Type == "tunnel":
-		finding.Topic, finding.Remedy = "checksum", "ethtool -K "+who.first.Link+" tx-checksum-ip-generic off"
+		// Which of the two it is, flanneld finds out itself for vxlan: it turns the card's checksums off and probes again.
+		finding.Topic, finding.Remedy = "checksum", "nft list ruleset; ethtool -k "+who.first.Link
 	case trouble == noTCP || trouble == noICMP:
 		finding.Topic, finding.Remedy = "filter", "flannelctl ping --mtu "+first
 	}
 	return finding
+}
+
+// whereLost says where packets to some hosts may be lost, the likeliest first.
+func (f *Facts) whereLost(peers []netip.Addr) string {
+	var here []string
+	for _, p := range f.Paths {
+		if !p.Out || !slices.Contains(peers, p.Peer) {
+			continue
+		}
+		found := p.Result.Unsure
+		if p.Result.Reason == "neigh_failed" {
+			found = append(slices.Clone(found), p.last().Text)
+		}
+		for _, what := range found {
+			if !slices.Contains(here, what) && len(here) < mostNamed {
+				here = append(here, what)
+			}
+		}
+	}
+	if len(here) > 0 {
+		return "Look first at what was found here: " + strings.Join(here, "; ")
+	}
+	if len(f.Paths) > 0 {
+		return "The rules of this host let them out. Look at the rules and routes of that host, then at firewalls and " +
+			"routers on the way"
+	}
+	return "Look at the rules of this host and of that one, then at firewalls and routers on the way"
 }
 
 // whereBlocked says where packets that do not arrive may be lost, the likeliest first.

@@ -102,14 +102,14 @@ var peerCases = []struct {
 			"here and the host answers a ping: a firewall there drops them, or one on the way, or the answers take another " +
 			"way there # ssh 192.168.64.3 flannelctl check\n"},
 	{"one way", nil, []probe.Result{oneway, well},
-		"warning peers: packets to 192.168.64.2 are lost, and those from there arrive: a firewall or router on the way " +
-			"there drops them # flannelctl mesh --port 8081\n"},
+		"warning peers: packets to 192.168.64.2 are lost, and those from there arrive. " + lostSomewhere +
+			" # flannelctl mesh --port 8081\n"},
 	{"hosts that are down", nil, []probe.Result{cutOff, well, cutOff},
-		"warning peers: no answer from 192.168.64.2, 192.168.64.4, nor to a ping of the host: it is down, or the " +
-			"network between loses packets # ping 192.168.64.2\n"},
+		"warning peers: no answer from 192.168.64.2, 192.168.64.4, nor to a ping of the host, and nothing " +
+			"arrives from there: it is down, or packets are lost on the way. " + lostSomewhere + " # ping 192.168.64.2\n"},
 	{"all hosts are down", nil, []probe.Result{cutOff, cutOff},
-		"failure peers: no answer from 192.168.64.2, 192.168.64.3, nor to a ping of the host: it is down, or the " +
-			"network between loses packets # ping 192.168.64.2\n"},
+		"failure peers: no answer from 192.168.64.2, 192.168.64.3, nor to a ping of the host, and nothing " +
+			"arrives from there: it is down, or packets are lost on the way. " + lostSomewhere + " # ping 192.168.64.2\n"},
 	{"a small MTU, and an option for it", sized(1500, 1450), []probe.Result{narrow, well},
 		tooNarrow + " # flannelctl config get | jq -c '.Backend.MTU=1400' | flannelctl config set -\n"},
 	{"a small MTU, and no option for it", func(t *testing.T, f *Facts) {
@@ -122,17 +122,20 @@ var peerCases = []struct {
 		"warning mtu: 192.168.64.2 answers packets of at most 1350 bytes, pods may send 1450: the MTU of the network " +
 			"between the hosts is too small for it; the same holds for 192.168.64.5 # flannelctl ping --mtu 192.168.64.2\n" +
 			"warning checksum: 192.168.64.3 answers ICMP at 10.5.3.0 and not TCP: a packet filter, or a network card that " +
-			"computes wrong checksums in tunnels (ethtool -K DEVICE tx-checksum-ip-generic off) " +
-			"# ethtool -K flannel.1 tx-checksum-ip-generic off\n"},
+			"computes wrong checksums in tunnels " +
+			"# nft list ruleset; ethtool -k flannel.1\n"},
 	{"no TCP without a tunnel", direct, []probe.Result{noTCPs, well},
 		"warning filter: 192.168.64.2 answers ICMP at 10.5.2.0 and not TCP: a packet filter, or a network card that " +
-			"computes wrong checksums in tunnels (ethtool -K DEVICE tx-checksum-ip-generic off) " +
+			"computes wrong checksums in tunnels " +
 			"# flannelctl ping --mtu 192.168.64.2\n"},
 	{"many", nil, []probe.Result{oneway, oneway, oneway, oneway, oneway, oneway, oneway, well},
 		"warning peers: packets to 192.168.64.2, 192.168.64.3, 192.168.64.4, 192.168.64.5, 192.168.64.6 and 2 more are " +
-			"lost, and those from there arrive: a firewall or router on the way there drops them " +
-			"# flannelctl mesh --port 8081\n"},
+			"lost, and those from there arrive. " + lostSomewhere +
+			" # flannelctl mesh --port 8081\n"},
 }
+
+// lostSomewhere is the advice where no path was traced.
+const lostSomewhere = "Look at the rules of this host and of that one, then at firewalls and routers on the way"
 
 // TestPeers judges what probes have found out about the peers.
 func TestPeers(t *testing.T) {

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -24,6 +25,7 @@ func (w *walk) arrive() error {
 		return down
 	}
 	own := w.ownDevices(src)
+	flannels, served := w.byFlannel(src)
 	switch {
 	case err != nil && refusal(err) == "":
 		return err
@@ -31,24 +33,15 @@ func (w *walk) arrive() error {
 		if !slices.ContainsFunc(own, func(l driver.Link) bool { return l.Name == way.Link }) {
 			way.Link = own[0].Name
 		}
-	case err != nil && w.byFlannel(src):
-		best, _ := w.best(src)
-		w.note("arrive", "no answer finds %s: the kernel's way there ends with %q, before flannel's route", src, err)
-		way.Link, way.Via = best.Link, best.Via
+	case served && (err != nil || w.astray(src, way)): // by flannel's route its node sends
+		w.note("arrive", "answers to %s take another way than flannel's route: %s", src, w.otherWay(way, err))
+		way = Route{Link: flannels.Link, Via: flannels.Via}
 	case err != nil:
 		return w.end(refusal(err), "arrive", "check the address: no pod and no host here has it",
 			"%s is not an address of this host, and the kernel has no route to it: %v", src, err)
 	}
 	w.in = way.Link
 	peer, ok := w.peerOf(src)
-	if rule := w.ruleOf(way); ok && rule != "" && w.astray(src, way) {
-		if w.byFlannel(src) {
-			best, _ := w.best(src)
-			w.note("arrive", "%s leads answers to %s out by %s", rule, src, way.Link)
-			w.in = best.Link // by which its node sends
-			way = Route{Link: best.Link, Via: best.Via}
-		}
-	}
 	if !ok || w.isOwn(src) {
 		w.hop("arrive", "it comes in by %s, the source's device", way.Link)
 		return nil
@@ -61,11 +54,26 @@ func (w *walk) arrive() error {
 	return w.admitted(peer)
 }
 
-// byFlannel reports whether the host has flannel's route to a pod of another node, whatever comes before it.
-func (w *walk) byFlannel(pod netip.Addr) bool {
-	best, has := w.best(pod)
-	_, known := w.peerOf(pod)
-	return known && has && best.Protocol == dataplane.Protocol
+// otherWay describes a way of answers, or why there is none.
+func (w *walk) otherWay(way Route, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return cmp.Or(w.ruleOf(way), "a route") + " leads them out by " + way.Link
+}
+
+// byFlannel returns flannel's route to a pod of another node, whatever other route comes before it.
+func (w *walk) byFlannel(pod netip.Addr) (best dataplane.Route, ok bool) {
+	if _, known := w.peerOf(pod); !known {
+		return best, false
+	}
+	for key, r := range w.view.State.Routes.All {
+		longer := !ok || key.Dst.Bits() > best.Dst.Bits()
+		if r.Protocol == dataplane.Protocol && r.Kind == dataplane.Unicast && key.Dst.Contains(pod) && longer {
+			best, ok = r, true
+		}
+	}
+	return best, ok
 }
 
 // peerOf returns the node with an address in its subnet. Of two records that claim it, one

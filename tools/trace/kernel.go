@@ -65,6 +65,7 @@ type Neighbour struct {
 	Exists bool
 	MAC    dataplane.MAC
 	Failed bool // no host has answered
+	Fixed  bool // a program or person has set it, and the kernel asks no host
 }
 
 // View holds the devices of a host, the objects on them and in the networks, and its

@@ -91,7 +91,8 @@ func (k *Linux) Neighbour(name string, ip netip.Addr) (Neighbour, error) {
 	for _, n := range all {
 		if addrOf(n.IP) == ip {
 			const failed = netlink.NUD_FAILED | netlink.NUD_INCOMPLETE
-			found := Neighbour{Exists: true, Failed: n.State&failed != 0}
+			found := Neighbour{Exists: true, Failed: n.State&failed != 0,
+				Fixed: n.State&netlink.NUD_PERMANENT != 0}
 			copy(found.MAC[:], n.HardwareAddr)
 			return found, nil
 		}

@@ -169,6 +169,10 @@ func (w *walk) underlay(to, from netip.Addr, extra headers, o outer, what string
 		return w.end("neigh_failed", "underlay", fmt.Sprintf("is the host %s up, and on the segment of %s?", next, way.Link),
 			"no host on %s answers for %s", way.Link, next)
 	}
+	if n.Fixed {
+		w.doubt("underlay", fmt.Sprintf("%s has a permanent entry, by which %s is %s: if that is not its MAC, packets "+
+			"are lost", way.Link, next, n.MAC))
+	}
 	w.hop("underlay", "%s goes by %s%s", to, way.Link, viaText(way.Via))
 	return w.left(to, "by %s to the host %s", way.Link, to)
 }

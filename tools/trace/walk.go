@@ -145,9 +145,8 @@ func (w *walk) forward() error {
 		return nil // the host keeps it
 	}
 	link, ok := w.view.link(w.in)
-	setting := dataplane.Forwarding(w.family)
 	if ok && link.NoForwarding[w.family] {
-		return w.end("no_forwarding", "forward", "sysctl -w "+strings.ReplaceAll(setting.Path, "/", ".")+"=1",
+		return w.end("no_forwarding", "forward", "sysctl -w "+w.forwardingOf(w.in)+"=1",
 			"this host forwards no %s packet that comes in by %s", w.family, w.in)
 	}
 	if len(w.view.Rules[w.family]) > 0 {
@@ -167,6 +166,16 @@ func (w *walk) forward() error {
 	}
 	w.hop("forward", "the host forwards %s packets, and no filter that flannel knows of drops them", w.family)
 	return nil
+}
+
+// forwardingOf returns the setting that makes the host forward packets from a device, as sysctl spells it. IPv4 has one
+// for each device, and a write of the host's own that changes nothing leaves those alone.
+func (w *walk) forwardingOf(link string) string {
+	forwards := func(l driver.Link) bool { return !l.Loopback && l.Name != link && !l.NoForwarding[w.family] }
+	if w.family == cidr.V4 && slices.ContainsFunc(w.view.Host.Links, forwards) {
+		return "net/ipv4/conf/" + link + "/forwarding"
+	}
+	return strings.ReplaceAll(dataplane.Forwarding(w.family).Path, "/", ".")
 }
 
 // overruled reports whether a chain of flannel accepts packets before a block drops them.
