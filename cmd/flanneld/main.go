@@ -33,8 +33,12 @@ const (
 const gcPercent = 70
 
 func main() {
-	if filepath.Base(os.Args[0]) == "flannelctl" {
+	name := filepath.Base(os.Args[0])
+	if name == "flannelctl" {
 		os.Exit(flannelctl.Main())
+	}
+	if copiers[name] != "" {
+		os.Exit(copyFile(name, os.Args[1:], os.Stderr))
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

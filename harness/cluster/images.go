@@ -76,8 +76,12 @@ func (c *Cluster) writeFlannelImage(ctx context.Context, programs, archive strin
 	if err := os.MkdirAll(filepath.Join(root, "opt/bin"), 0o755); err != nil {
 		return err
 	}
-	if err := os.Symlink("flanneld", filepath.Join(root, "opt/bin/flannelctl")); err != nil {
-		return err
+	for link, to := range map[string]string{
+		"opt/bin/flannelctl": "flanneld", "opt/bin/install-conf": "flanneld", "opt/bin/cp": "flanneld", "flannel": "opt/bin/flannel-cni",
+	} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{"flanneld", "flannel-cni"} {
 		data, err := os.ReadFile(filepath.Join(programs, name))

@@ -52,6 +52,40 @@ var _ = Describe("an upgrade", func() {
 		Expect(identity(ctx)).To(Equal(before))
 	}, limit)
 
+	It("to upstream's manifest with our image in place of both of upstream's, and back", func(ctx context.Context) {
+		if backend := backendType(ctx); backend != "vxlan" || dualStack() {
+			Skip("the manifest is for vxlan and IPv4, not for " + backend)
+		}
+		before := identity(ctx)
+		expectNoLoss := traffic(ctx)
+		DeferCleanup(func(ctx context.Context) { // also after a failure
+			kubectl(ctx, "delete", "--ignore-not-found", "-n", "kube-flannel", "daemonset", "kube-flannel-ds")
+			kubectl(ctx, "apply", "-f", manifest())
+			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		})
+		kubectl(ctx, "delete", "-f", manifest())
+		for _, n := range kube.Nodes {
+			_, err := n.Run(ctx, "rm", "/opt/cni/bin/flannel", "/etc/cni/net.d/10-flannel.conflist")
+			Expect(err).NotTo(HaveOccurred(), n.Name)
+		}
+		kubectl(ctx, "apply", "-f", "upstream-manifest.yml")
+		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		expectFollowing(ctx)
+		for _, n := range kube.Nodes {
+			conf, err := n.Run(ctx, "cat", "/etc/cni/net.d/10-flannel.conflist")
+			Expect(err).NotTo(HaveOccurred(), n.Name)
+			Expect(conf).To(ContainSubstring(`"name": "cbr0"`), n.Name)
+			out, err := n.Run(ctx, "sh", "-c", "CNI_COMMAND=VERSION /opt/cni/bin/flannel </dev/null")
+			Expect(err).NotTo(HaveOccurred(), n.Name)
+			Expect(out).To(ContainSubstring("supportedVersions"), n.Name)
+		}
+		Expect(identity(ctx)).To(Equal(before))
+		expectNoLoss()
+		kubectl(ctx, "delete", "pods", "-l", "app=echo") // the plugin and its configuration serve new pods
+		awaitEcho(ctx)
+		expectEveryPacket(ctx)
+	}, limit)
+
 	It("from one backend to wireguard by the chart's manifest, and back by its ConfigMap first, loses no packet",
 		func(ctx context.Context) {
 			file, from := wireguardManifest(ctx)
