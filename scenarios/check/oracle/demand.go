@@ -160,7 +160,7 @@ func (d *derivation) vxlan(f cidr.Family, peers []peer) {
 	var mac dataplane.MAC // any
 	// A record for another VXLAN has the MAC address of that VXLAN's device. The node is about
 	// to publish the address of this device.
-	if !d.offersAnother(d.own) {
+	if !d.offersAnother(d.own) && !d.hasOtherVNI(d.own) {
 		mac, _ = vtepMAC(d.own, f)
 	}
 	d.want.AddLink(dataplane.Link{

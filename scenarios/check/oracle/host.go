@@ -11,7 +11,7 @@ import (
 // Host describes a host after the topology and the faults so far.
 type Host struct {
 	Config string // the network config in force, JSON
-	// Changed says that the config has had another Backend object before.
+	// Changed says that the config has had another Backend object before, and that this change may not have ended.
 	Changed bool
 	// Formerly are the configs whose objects must all be gone.
 	Formerly []string

@@ -67,7 +67,8 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 
 // offersAnother reports whether a record is for another VXLAN or for other WireGuard devices than the config's:
 // its owner has not followed a change of the config yet. Peers reach the owner by a former
-// way that both have, if there is one.
+// way that both have, if there is one. Once the change has ended, a record without ways counts by its type, as in a
+// cluster whose config has never changed (interop 6.2: no node compares the VNI in a peer's data).
 func (d *derivation) offersAnother(r lease.Lease) bool {
 	otherPort := d.net.backend == "vxlan" && portOf(r.Attrs.Ways) != d.net.options.Port
 	if otherPort && (!r.Attrs.Ways.IsEmpty() || d.host.Changed) {
@@ -76,6 +77,11 @@ func (d *derivation) offersAnother(r lease.Lease) bool {
 	if d.net.backend == "wireguard" && d.offersOtherDevices(r) && (!r.Attrs.Ways.IsEmpty() || d.host.Changed) {
 		return true // without ways, it may be of upstream, which names two ports in every mode
 	}
+	return d.host.Changed && d.hasOtherVNI(r)
+}
+
+// hasOtherVNI reports whether a record's data name another VNI than the config.
+func (d *derivation) hasOtherVNI(r lease.Lease) bool {
 	var data struct{ VNI uint32 }
 	for _, f := range cidr.Families {
 		if d.net.backend != "vxlan" || json.Unmarshal(r.Attrs.Data(f), &data) != nil {
