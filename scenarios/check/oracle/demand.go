@@ -50,7 +50,9 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	}
 	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
 	if len(h.Forged) > 0 {
-		others = h.withoutForged(others)
+		honest, forged := h.partForged(others)
+		others = honest
+		d.host.Forged = append(slices.Clip(h.Forged), forged...)
 		all := append(slices.Clip(others), own)
 		d.honest = devicesIn(all)
 		for _, r := range all {

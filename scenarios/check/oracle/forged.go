@@ -8,16 +8,31 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// withoutForged returns the records that no other program has forged. What a node has on its host for a forged record
-// is not judged: the oracle demands that it has all else.
-func (h Host) withoutForged(records []lease.Lease) []lease.Lease {
+// partForged returns the records that no other program has forged, and all others. What a node has on its host for a
+// forged record is not judged: the oracle demands that it has all else. The same holds for a record that overlaps an
+// older forged one: of the two only the older one counts (interop E7: overlapping leases), if a node can serve that at
+// all.
+func (h Host) partForged(records []lease.Lease) (honest, forged []lease.Lease) {
 	if len(h.Forged) == 0 {
-		return records
+		return records, nil
 	}
-	forged := func(r lease.Lease) bool {
-		return slices.ContainsFunc(h.Forged, func(f lease.Lease) bool { return f.Key == r.Key })
+	var written []lease.Lease
+	for _, r := range records {
+		if slices.ContainsFunc(h.Forged, func(f lease.Lease) bool { return f.Key == r.Key }) {
+			written = append(written, r)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(records), forged)
+	for _, r := range records {
+		counts := func(f lease.Lease) bool {
+			return f.Key == r.Key || f.CreateRevision < r.CreateRevision && f.Key.Overlaps(r.Key)
+		}
+		if slices.ContainsFunc(written, counts) {
+			forged = append(forged, r)
+		} else {
+			honest = append(honest, r)
+		}
+	}
+	return honest, forged
 }
 
 // besideForged leaves out the texts about objects that tell of a forged record: of its subnet, or of its device, unless
