@@ -161,6 +161,9 @@ func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 			return err
 		}
 		s.moved[hostFamily{name, cidr.FamilyOf(ip)}] = ip
+		if cidr.FamilyOf(ip) == s.families[0] { // it has the address of a twin no more, and keeps the new one
+			delete(s.undo, name+" twin")
+		}
 		return u.UplinkAddress(ip)
 	}
 	return fmt.Errorf("fault uplink: want down, up, down-up, no-address, address=IP, twin=NODE, vip=IP or mtu=N")
