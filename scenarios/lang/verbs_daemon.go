@@ -201,6 +201,9 @@ func (s *Session) nodeSettled(name string, records []ownedRecord) error {
 	if n.SubnetFile() != file {
 		return errors.New("has just changed its subnet file")
 	}
+	if file == "" { // another program has removed it, and the node has not looked since
+		return errors.New("has no subnet file")
+	}
 	return s.converged(name, n, records)
 }
 
