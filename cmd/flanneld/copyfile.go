@@ -9,15 +9,15 @@ import (
 	"github.com/flanneld/flannel/internal/files"
 )
 
-// copiers are the programs by which the init containers of upstream's manifests put one file in place (interop 8): the image
-// has no shell and no other cp. They are names of this program.
+// copiers are the programs by which the init containers of upstream's manifests put one file in place (interop 4.3).
+// The image has no shell and no other cp: they are names of this program.
 var copiers = map[string]string{
 	"install-conf": "usage: install-conf SOURCE DESTINATION",
 	"cp":           "usage: cp [-f] SOURCE DESTINATION\nThis cp copies one file.",
 }
 
-// copyFile is the program of that name. It replaces the destination atomically, with the mode of the source, and returns
-// the exit status: 1 for any failure.
+// copyFile is the program of that name. It replaces the destination atomically, with the mode of the source, and
+// returns the exit status: 1 for any failure.
 func copyFile(name string, args []string, stderr io.Writer) int {
 	if name == "cp" && len(args) > 0 && args[0] == "-f" {
 		args = args[1:]

@@ -28,14 +28,15 @@ func TestCopiesLikeUpstreamsInitContainers(t *testing.T) {
 		{"cp", []string{"SRC", "DIR/none/file"}, ""},
 	} {
 		dir := t.TempDir()
-		names := strings.NewReplacer("SRC", filepath.Join(t.TempDir(), "source"), "DST", filepath.Join(dir, "old"), "DIR", dir)
+		source, old := filepath.Join(t.TempDir(), "source"), filepath.Join(dir, "old")
+		names := strings.NewReplacer("SRC", source, "DST", old, "DIR", dir)
 		write := func(path, text string, mode os.FileMode) {
 			if err := os.WriteFile(path, []byte(text), mode); err != nil {
 				t.Fatal(err)
 			}
 		}
-		write(names.Replace("SRC"), "new", 0o755)
-		write(names.Replace("DST"), "former", 0o600)
+		write(source, "new", 0o755)
+		write(old, "former", 0o600)
 
 		cmd, out := command(t, nil)
 		cmd.Args = []string{c.program}
@@ -44,7 +45,7 @@ func TestCopiesLikeUpstreamsInitContainers(t *testing.T) {
 		}
 		err := cmd.Run()
 		if c.want == "" {
-			former, _ := os.ReadFile(names.Replace("DST"))
+			former, _ := os.ReadFile(old)
 			if cmd.ProcessState.ExitCode() != statusFailed || out.Len() == 0 || string(former) != "former" {
 				t.Errorf("%s %s: status %d, %q, and the file holds %q", c.program, c.args, cmd.ProcessState.ExitCode(), out, former)
 			}

@@ -77,7 +77,8 @@ func (c *Cluster) writeFlannelImage(ctx context.Context, programs, archive strin
 		return err
 	}
 	for link, to := range map[string]string{
-		"opt/bin/flannelctl": "flanneld", "opt/bin/install-conf": "flanneld", "opt/bin/cp": "flanneld", "flannel": "opt/bin/flannel-cni",
+		"opt/bin/flannelctl": "flanneld", "opt/bin/install-conf": "flanneld", "opt/bin/cp": "flanneld",
+		"flannel": "opt/bin/flannel-cni",
 	} {
 		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
 			return err
