@@ -254,7 +254,19 @@ var findingCases = []struct {
 	{"no masquerade rules", func(_ *testing.T, f *Facts) { f.Chains = dataplane.NewState() },
 		"failure masquerade: flannel's masquerade rules for IPv4 are missing"},
 	{"no --ip-masq", func(_ *testing.T, f *Facts) { f.SubnetFile.Masq = false },
-		"warning masquerade: flanneld runs without --ip-masq"},
+		"warning masquerade: flanneld runs without --ip-masq, and no CNI configuration here says"},
+	{"the plugin masquerades", func(_ *testing.T, f *Facts) {
+		f.SubnetFile.Masq = false
+		f.CNIFirst = `{"plugins":[{"type":"flannel","delegate":{"isDefaultGateway":true}},{"type":"portmap"}]}`
+	}, "ok masquerade: flanneld runs without --ip-masq, and the CNI configuration has the plugins masquerade instead"},
+	{"a plugin that cannot masquerade", func(_ *testing.T, f *Facts) {
+		f.SubnetFile.Masq = false
+		f.CNIFirst = `{"plugins":[{"type":"flannel","delegate":{"type":"macvlan"}}]}`
+	}, "warning masquerade: flanneld runs without --ip-masq, and no CNI configuration here says"},
+	{"nothing masquerades", func(_ *testing.T, f *Facts) {
+		f.SubnetFile.Masq = false
+		f.CNIFirst = `{"type":"flannel","delegate":{"ipMasq":false}}`
+	}, `warning masquerade: flanneld runs without --ip-masq, and the CNI configuration has "ipMasq": false`},
 	{"firewalld", func(_ *testing.T, f *Facts) {
 		f.Processes = map[string]bool{"firewalld": true}
 		f.Trusted = []string{"cni0"}

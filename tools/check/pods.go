@@ -3,6 +3,7 @@ package check
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -117,25 +118,46 @@ func leadsToFlannel(text string) bool {
 		return false
 	}
 	delegates := strings.Contains(text, `"multus`) && strings.Contains(text, "flannel")
-	return delegates || hasPlugin(config)
+	return delegates || flannelPlugin(config) != nil
 }
 
-// hasPlugin reports whether a part of a configuration is a plugin of the type flannel.
-func hasPlugin(part any) bool {
+// flannelPlugin returns the plugin of the type flannel in a part of a configuration, at any depth; nil: there is none.
+func flannelPlugin(part any) map[string]any {
+	var inside []any
 	switch p := part.(type) {
 	case map[string]any:
 		if p["type"] == "flannel" {
-			return true
+			return p
 		}
-		for _, inside := range p {
-			if hasPlugin(inside) {
-				return true
-			}
+		for _, name := range slices.Sorted(maps.Keys(p)) {
+			inside = append(inside, p[name])
 		}
 	case []any:
-		return slices.ContainsFunc(p, hasPlugin)
+		inside = p
 	}
-	return false
+	for _, i := range inside {
+		if found := flannelPlugin(i); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// delegateMasquerades reports whether the plugin that flannel's CNI plugin calls masquerades while flanneld does not.
+// It is not known if the configuration has no plugin of the type flannel, or if that calls one that cannot masquerade.
+func delegateMasquerades(text string) (masquerades, known bool) {
+	var config any
+	if json.Unmarshal([]byte(text), &config) != nil {
+		return false, false
+	}
+	plugin := flannelPlugin(config)
+	if plugin == nil {
+		return false, false
+	}
+	delegate, _ := plugin["delegate"].(map[string]any)
+	called, _ := delegate["type"].(string)
+	set, is := delegate["ipMasq"].(bool)
+	return set || !is, slices.Contains([]string{"", "bridge", "ptp"}, called)
 }
 
 // insiders judges peers whose own address lies inside flannel's network: packets to them would enter the tunnel again.

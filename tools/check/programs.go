@@ -87,9 +87,7 @@ func (f *Facts) masquerade() []Finding {
 		return nil
 	}
 	if !f.SubnetFile.Masq {
-		return []Finding{{Level: Warning, Topic: "masquerade", Remedy: "flanneld --ip-masq",
-			Text: "flanneld runs without --ip-masq: pods reach the outside only if another program masquerades, " +
-				"as the CNI plugin does then"}}
+		return []Finding{f.masqueradeOfPlugin()}
 	}
 	var lacking []string
 	for _, family := range f.families() {
@@ -108,6 +106,25 @@ func (f *Facts) masquerade() []Finding {
 				strings.Join(lacking, " and "))}}
 	}
 	return []Finding{{Level: OK, Topic: "masquerade", Text: "flannel's masquerade rules are in place"}}
+}
+
+// masqueradeOfPlugin judges whether the CNI plugin masquerades where flanneld does not. It then has the plugin that
+// it calls do so, unless the CNI configuration says otherwise.
+func (f *Facts) masqueradeOfPlugin() Finding {
+	const without = "flanneld runs without --ip-masq"
+	masquerades, known := delegateMasquerades(f.CNIFirst)
+	switch {
+	case known && masquerades:
+		return Finding{Level: OK, Topic: "masquerade",
+			Text: without + ", and the CNI configuration has the plugins masquerade instead"}
+	case known:
+		return Finding{Level: Warning, Topic: "masquerade", Remedy: "flanneld --ip-masq",
+			Text: without + `, and the CNI configuration has "ipMasq": false: packets of pods leave for the outside with ` +
+				"the pods' addresses, unless another program masquerades"}
+	}
+	return Finding{Level: Warning, Topic: "masquerade", Remedy: "flanneld --ip-masq",
+		Text: without + ", and no CNI configuration here says whether a plugin masquerades instead: if no program does, " +
+			"packets of pods leave for the outside with the pods' addresses"}
 }
 
 // firewalld judges whether firewalld lets the interfaces of pods pass.
