@@ -78,6 +78,9 @@ func (h *Health) Status() node.Status {
 			s.Age = now.Sub(s.TakenAt)
 		}
 	}
+	if !s.Ready {
+		s.UnreadySince = v.since
+	}
 	s.Unhealthy, s.Version = v.unhealthy, h.Version
 	s.Network = h.Network
 	return s

@@ -31,6 +31,7 @@ type Health struct {
 	wake    time.Time  // latest time of the next turn; zero: no limit
 	running []effect   // effects under way
 	failing time.Time  // since then no diff was empty; zero: the last one was
+	since   time.Time  // since then the node is not ready; zero: it is
 	pulse   node.Pulse // as of the last turn
 
 	memory memory // the last events
@@ -56,6 +57,12 @@ func (h *Health) waiting(wake time.Time, running []effect, p node.Pulse) {
 	case h.failing.IsZero():
 		h.failing = h.turning
 	}
+	switch {
+	case p.Phase == node.PhaseReady:
+		h.since = time.Time{}
+	case h.since.IsZero():
+		h.since = h.turning
+	}
 	if p.Phase != h.pulse.Phase {
 		h.memory.add(control.Event{At: time.Now(), Kind: control.PhaseKind, Level: levelNames[node.Info],
 			Text: p.Phase.String()}, p.Phase.String())
@@ -67,15 +74,16 @@ func (h *Health) waiting(wake time.Time, running []effect, p node.Pulse) {
 // verdict holds the answers of the health endpoints at one moment.
 type verdict struct {
 	started   bool
-	stalled   []string // reasons to distrust the last pulse
-	unhealthy []string // reasons for a restart, stalls included
+	stalled   []string  // reasons to distrust the last pulse
+	unhealthy []string  // reasons for a restart, stalls included
+	since     time.Time // since then the node is not ready; zero: it is
 	pulse     node.Pulse
 }
 
 func (h *Health) verdict(now time.Time) verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := verdict{started: h.started, stalled: h.stalls(now), pulse: h.pulse}
+	v := verdict{started: h.started, stalled: h.stalls(now), since: h.since, pulse: h.pulse}
 	v.unhealthy = append(v.unhealthy, v.stalled...)
 	if !h.failing.IsZero() && now.Sub(h.failing) > failAfter {
 		v.unhealthy = append(v.unhealthy, fmt.Sprintf("the host has not been as desired for %s, after %d attempts",

@@ -195,3 +195,23 @@ func TestHealthFollowsTheLoop(t *testing.T) {
 		r.stop()
 	})
 }
+
+// The status says since when the node is not ready, over several turns, and no more once it is.
+func TestUnreadySince(t *testing.T) {
+	h, now := &Health{}, time.Now()
+	for _, step := range []struct {
+		after time.Duration
+		s     node.Status
+		want  time.Time
+	}{
+		{0, busyStatus, now},
+		{2 * time.Second, goodStatus, time.Time{}},
+		{3 * time.Second, busyStatus, now.Add(3 * time.Second)},
+		{8 * time.Second, busyStatus, now.Add(3 * time.Second)},
+	} {
+		h.turn(now.Add(step.after), time.Time{}, nil, step.s)
+		if got := h.Status().UnreadySince; !got.Equal(step.want) {
+			t.Errorf("after %s: unready since %s, want %s", step.after, got, step.want)
+		}
+	}
+}

@@ -108,10 +108,11 @@ type Status struct {
 	Lanes       []LaneStatus  `json:"Lanes"`       // the parts of the host
 	Probes      probe.Summary `json:"Probes"`      // whether the peers answer
 	// The supervisor fills in the following fields.
-	Unhealthy []string      `json:"Unhealthy"` // reasons for a restart
-	Version   string        `json:"Version"`   // of the program
-	TakenAt   time.Time     `json:"TakenAt"`   // time of this status; zero: there is none yet
-	Age       time.Duration `json:"Age"`       // in nanoseconds; not 0 if this is the last known status of a busy node
+	Unhealthy    []string      `json:"Unhealthy"`    // reasons for a restart
+	Version      string        `json:"Version"`      // of the program
+	TakenAt      time.Time     `json:"TakenAt"`      // time of this status; zero: there is none yet
+	UnreadySince time.Time     `json:"UnreadySince"` // time since which the node is not ready; zero: it is, or unknown
+	Age          time.Duration `json:"Age"`          // in nanoseconds; not 0 if this is the last known one of a busy node
 }
 
 // LaneStatus describes one part of the host.

@@ -18,6 +18,10 @@ func (f *Facts) node() []Finding {
 	}
 	text := "flanneld says that this node is not ready: " + strings.Join(s.Reasons, "; ")
 	advice := status.Advise(*s)
+	if advice == (status.Advice{}) {
+		return []Finding{{Level: Warning, Topic: "node", Remedy: "flannelctl check",
+			Text: text + ". It was ready or started a moment ago, and this may end by itself"}}
+	}
 	if advice == status.Check {
 		return []Finding{{Level: Failure, Topic: "node", Remedy: "journalctl -u flanneld -n 50",
 			Text: text + ". The other findings and its log say more"}}

@@ -1,11 +1,15 @@
 package status
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/uplink"
 )
 
 // Advice says what an operator can do about a node that is not ready.
@@ -36,14 +40,37 @@ var faults = map[lease.Fault]Advice{
 // Check is the advice where nothing more is known.
 var Check = Advice{"look for the cause on this host", "flannelctl check"}
 
+// isOfUplink reports whether a reason says that the uplink has lost its address, or is not usable any more.
+func isOfUplink(reason string) bool { return strings.HasPrefix(reason, "uplink: ") }
+
+// addresses returns the addresses of an uplink.
+func addresses(u uplink.Uplink) string {
+	var texts []string
+	for _, f := range cidr.Families {
+		if a := u.Addr(f); a.IsValid() {
+			texts = append(texts, a.String())
+		}
+	}
+	return strings.Join(texts, " and ")
+}
+
 // leadsNowhere reports whether a reason says that this host's own kernel has no way to the datastore. It says so of
 // an address; a name that does not resolve may have other causes.
 func leadsNowhere(reason string) bool {
 	return strings.Contains(reason, "network is unreachable") || strings.Contains(reason, "no route to host")
 }
 
+// passing is how long a node may be unready for reasons that end by themselves, such as a start and a change of the
+// network config. An operator has nothing to do about them.
+const passing = 5 * time.Second
+
+// passes reports whether a node has only just become unready.
+func passes(s node.Status) bool {
+	return !s.UnreadySince.IsZero() && s.TakenAt.Sub(s.UnreadySince) < passing
+}
+
 // Advise returns the advice for the most basic reason why a node is not ready; the zero
-// value for a node that is ready.
+// value for a node that is ready, or was until a moment ago.
 func Advise(s node.Status) Advice {
 	lanes := true
 	for _, l := range s.Lanes {
@@ -54,6 +81,8 @@ func Advise(s node.Status) Advice {
 		return Advice{}
 	case faults[s.StoreFault] != Advice{}:
 		return faults[s.StoreFault]
+	case passes(s):
+		return Advice{}
 	case !s.Synced && slices.ContainsFunc(s.Reasons, leadsNowhere):
 		return Advice{"this host has no way to the datastore: look whether its interface is up and has its address and " +
 			"routes. The datastore itself may be well", "ip -br addr; ip route"}
@@ -64,6 +93,9 @@ func Advise(s node.Status) Advice {
 		return Advice{"store a network config that flanneld accepts", "flannelctl config set FILE"}
 	case s.Uplink.Link == "":
 		return Advice{"name the interface by which the other nodes reach this one", "flanneld --iface=NAME"}
+	case slices.ContainsFunc(s.Reasons, isOfUplink):
+		return Advice{fmt.Sprintf("give %s the address %s back, or name the interface by which the other nodes reach this "+
+			"one now (--iface)", s.Uplink.Link, addresses(s.Uplink)), "ip -br addr; ip route"}
 	case s.Fenced || !s.Subnet.IsValid():
 		return Advice{"find out which node has the subnet, and whether one is free", "flannelctl leases list"}
 	case !lanes:

@@ -147,6 +147,10 @@ func TestAdvice(t *testing.T) {
 		{"flannelctl leases list", func(r *Result) { r.Subnet = lease.Key{} }},
 		{"flannelctl diff", func(r *Result) { r.Lanes[1].AsDesired = false }},
 		{"flannelctl check", func(*Result) {}},
+		{"ip -br addr; ip route", func(r *Result) {
+			r.Reasons = []string{"uplink: interface eth0 has lost 192.168.64.2; the node keeps using it"}
+			r.Lanes[0].AsDesired = false
+		}},
 	} {
 		r := readyNode()
 		if got := Advise(node.Status(r)); got != (Advice{}) {
@@ -156,6 +160,29 @@ func TestAdvice(t *testing.T) {
 		c.harm(&r)
 		if got := Advise(node.Status(r)); got.Command != c.want || got.Text == "" {
 			t.Errorf("%+v, want %s", got, c.want)
+		}
+	}
+}
+
+// A node that has only just become unready, as after a change of its config, gets no advice that may be false a moment
+// later.
+func TestNoAdviceForAMoment(t *testing.T) {
+	for _, harm := range []func(*Result){
+		func(r *Result) { r.Lanes[0].AsDesired = false },
+		func(r *Result) { r.Subnet = lease.Key{} },
+		func(r *Result) { r.Synced = false },
+		func(*Result) {},
+	} {
+		r := readyNode()
+		r.Ready = false
+		harm(&r)
+		r.UnreadySince = now.Add(-time.Second)
+		if got := Advise(node.Status(r)); got != (Advice{}) {
+			t.Errorf("unready for a second: %+v", got)
+		}
+		r.UnreadySince = now.Add(-time.Minute)
+		if got := Advise(node.Status(r)); got == (Advice{}) {
+			t.Errorf("unready for a minute, no advice: %+v", r)
 		}
 	}
 }
