@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/lease"
 )
 
 // CheckConfig returns about a config what a node logs about it.
@@ -41,5 +43,32 @@ func TestCheckConfigAgreesWithTheLog(t *testing.T) {
 		if (err == nil) != (w.count("config") == 1) || (err == nil) != network.V4.Enabled() {
 			t.Errorf("%s: %v, %+v", text, err, network)
 		}
+	}
+}
+
+// The log says which options a config has, and what a changed one changes.
+func TestConfigLineSaysWhatChanged(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	for i, text := range []string{
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":4789}}`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":4789},"SubnetLen":25}`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"},"SubnetLen":25,"EnableNFTables":true}`,
+	} {
+		w.snap.Config = lease.Document{Data: []byte(text), Revision: w.rev + int64(i) + 1}
+		w.tell()
+		w.pass(time.Second)
+	}
+	const wide, narrow = "IPv4 10.5.0.0/16 in subnets of /24 from 10.5.1.0 to 10.5.255.0",
+		"IPv4 10.5.0.0/16 in subnets of /25 from 10.5.0.128 to 10.5.255.128"
+	want := []string{
+		"network config in force: backend vxlan, " + wide,
+		"network config in force: backend vxlan with Port 4789, " + wide + "; changed: Port from 0 to 4789",
+		"network config in force: backend vxlan with Port 4789, " + narrow + "; changed: the network, before: " + wide,
+		"network config in force: backend host-gw, " + narrow + "; changed: the backend from vxlan to host-gw, " +
+			"EnableNFTables from false to true",
+	}
+	if d := cmp.Diff(want, w.logged("config")); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }

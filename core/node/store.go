@@ -3,8 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -163,7 +165,7 @@ func (n *Node) useSavedConfig() bool {
 // putInForce makes a config the one in force.
 func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.Set) {
 	s := &n.network
-	n.event(Info, "config", fmt.Sprintf("network config in force: backend %s%s", set.Type(), describe(network)))
+	n.event(Info, "config", fmt.Sprintf("network config in force: %s%s", describe(network), changed(s.config, network)))
 	for _, warning := range warnings(network) {
 		n.event(Warning, "config-warning", warning)
 	}
@@ -202,15 +204,54 @@ func (n *Node) plainUntil(revision int64) []*lease.Lease {
 	return plain
 }
 
+// describe names the backend of a config, with the options that differ from their defaults, and its networks.
 func describe(network config.Network) string {
-	text := ""
+	spec, _ := all.Find(network.Backend.Type)
+	text := "backend " + spec.Type
+	if given := spec.Given(network.Backend); len(given) > 0 {
+		text += " with " + strings.Join(given, ", ")
+	}
 	for _, f := range cidr.Families {
 		if r := network.Of(f); r.Enabled() {
-			text += fmt.Sprintf(", %s %s", f, r.Network)
-			if r.SubnetLen != 0 {
-				text += fmt.Sprintf(" in subnets of /%d from %s to %s", r.SubnetLen, r.Min, r.Max)
-			}
+			text += ", " + describeRange(r, f)
 		}
 	}
 	return text
+}
+
+func describeRange(r config.Range, f cidr.Family) string {
+	switch {
+	case !r.Enabled():
+		return fmt.Sprintf("no %s", f)
+	case r.SubnetLen == 0:
+		return fmt.Sprintf("%s %s", f, r.Network)
+	}
+	return fmt.Sprintf("%s %s in subnets of /%d from %s to %s", f, r.Network, r.SubnetLen, r.Min, r.Max)
+}
+
+// changed says what a config changes of the one that was in force; "": nothing that the description shows, or none was.
+func changed(was, now config.Network) string {
+	if !was.V4.Enabled() && !was.V6.Enabled() {
+		return ""
+	}
+	var texts []string
+	before, _ := all.Find(was.Backend.Type)
+	spec, _ := all.Find(now.Backend.Type)
+	if before.Type == spec.Type {
+		texts = spec.Changed(was.Backend, now.Backend)
+	} else {
+		texts = append(texts, fmt.Sprintf("the backend from %s to %s", before.Type, spec.Type))
+	}
+	for _, f := range cidr.Families {
+		if r := was.Of(f); r != now.Of(f) {
+			texts = append(texts, fmt.Sprintf("the network, before: %s", describeRange(r, f)))
+		}
+	}
+	if was.EnableNFTables != now.EnableNFTables {
+		texts = append(texts, fmt.Sprintf("EnableNFTables from %t to %t", was.EnableNFTables, now.EnableNFTables))
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "; changed: " + strings.Join(texts, ", ")
 }
