@@ -52,7 +52,7 @@ var _ = DescribeTable("two daemons with one VNI", func(
 		}
 	}
 	n := lab.Nodes[0]
-	Expect(n.Log()).To(ContainSubstring("another flanneld uses flannel.1"))
+	Expect(n.Log()).To(ContainSubstring("device-shared: "))
 	Expect(n.Log()).NotTo(ContainSubstring("repairs-undone"))
 	Expect(n.WaitReady(ctx)).To(Succeed())
 },

@@ -33,7 +33,10 @@ func (n *Node) guarded(want *dataplane.State) *dataplane.State {
 	*g = guard{want, have, inside, reconcile.Guard(want, have, n.ownership(), n.peersWithin, within)}
 	n.once(Warning, "foreign-route", inOneLine(g.notes()))
 	n.once(Error, "foreign-route-wins", inOneLine(textsOf(g.Beaten)))
-	n.once(Warning, "device-shared", g.sharing())
+	// The other daemon's routes come after its address.
+	if text := g.sharing(); text == "" || n.said["device-shared"] == "" {
+		n.once(Warning, "device-shared", text)
+	}
 	return g.State
 }
 
@@ -64,21 +67,31 @@ func (n *Node) ownership() reconcile.Ownership {
 
 // sharing says that another daemon of flannel uses a device of this one, or is empty.
 func (g *guard) sharing() string {
-	if len(g.Shared) == 0 {
-		return ""
+	const what = "its objects are left alone; give one of the two daemons another VNI or another backend"
+	switch {
+	case len(g.Shared) > 0:
+		return fmt.Sprintf("another flanneld uses %s as well, for another network: %s", g.Shared[0].Link, what)
+	case len(g.SharedAddrs) > 0:
+		a := g.SharedAddrs[0]
+		return fmt.Sprintf("%s has the address %s, which is in none of this daemon's networks: another flanneld seems to "+
+			"use the device as well: %s", a.Link, a.Prefix.Addr(), what)
 	}
-	return fmt.Sprintf("another flanneld uses %s as well, for another network: its objects are left alone; give one of "+
-		"the two daemons another VNI or another backend", g.Shared[0].Link)
+	return ""
 }
 
-// sharingNotes tells an operator about the other daemon, with one of its routes.
+// sharingNotes tells an operator about the other daemon, with one of its routes or its address.
 func (g *guard) sharingNotes() []string {
-	if len(g.Shared) == 0 {
-		return nil
+	switch {
+	case len(g.Shared) > 0:
+		first := g.Shared[0]
+		return []string{fmt.Sprintf("%s. It has %d routes, such as %s; if no other one runs, they are left over: %s",
+			g.sharing(), len(g.Shared), first.Dst, reconcile.DeleteCommand(first))}
+	case len(g.SharedAddrs) > 0:
+		a := g.SharedAddrs[0]
+		return []string{fmt.Sprintf("%s. If no other one runs, the address is left over: ip addr del %s dev %s",
+			g.sharing(), a.Prefix, a.Link)}
 	}
-	first := g.Shared[0]
-	return []string{fmt.Sprintf("%s. It has %d routes, such as %s; if no other one runs, they are left over: %s",
-		g.sharing(), len(g.Shared), first.Dst, reconcile.DeleteCommand(first))}
+	return nil
 }
 
 // notes name the foreign routes over which added routes take precedence.

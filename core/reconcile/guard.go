@@ -31,6 +31,9 @@ type Guarded struct {
 	Held   []Bypass         // the ones that would, without the added routes
 	// Shared are routes of another daemon of flannel on devices of this one.
 	Shared []dataplane.Route
+	// SharedAddrs are addresses on devices of this one that have the form of another daemon's: that of one host, and in
+	// none of our networks. A daemon without peers has no routes.
+	SharedAddrs []dataplane.Addr
 }
 
 // Guard finds the foreign routes that take packets to peers from wanted routes. Where a
@@ -61,6 +64,7 @@ func Guard(want, have *dataplane.State, own Ownership,
 		g.foreign[r.Dst] = append(g.foreign[r.Dst], *r)
 		order = append(order, *r)
 	})
+	result.SharedAddrs = sharedAddrs(want, have, own)
 	for _, foreign := range order {
 		var beaten, held Bypass
 		for _, subnet := range peers(foreign.Dst) {
@@ -89,6 +93,21 @@ func Guard(want, have *dataplane.State, own Ownership,
 		}
 	}
 	return result
+}
+
+// sharedAddrs returns the addresses on our devices that have the form of another daemon's, in order.
+func sharedAddrs(want, have *dataplane.State, own Ownership) []dataplane.Addr {
+	var found []dataplane.Addr
+	for key, a := range have.Addrs {
+		_, wanted := want.Addrs[key]
+		if !wanted && own.Links[a.Link] && a.Prefix.IsSingleIP() && !own.on(a.Link, a.Prefix) {
+			found = append(found, a)
+		}
+	}
+	slices.SortFunc(found, func(a, b dataplane.Addr) int {
+		return cmp.Or(cmp.Compare(a.Link, b.Link), a.Prefix.Addr().Compare(b.Prefix.Addr()))
+	})
+	return found
 }
 
 // ofFlannel reports whether a route on a device of flannel has the form of a daemon's: ours or upstream's.

@@ -35,6 +35,8 @@ var guardCases = []struct {
 	{name: "another daemon's routes on our device", want: sealed, have: "route 10.7.3.0/24 via 10.7.3.0 dev flannel.9 " +
 		"onlink\nroute 10.7.4.0/24 via 10.7.4.0 dev flannel.9 onlink proto 3\nroute 10.7.5.0/24 dev flannel.9 proto 3",
 		shared: "10.7.3.0/24 10.7.4.0/24"},
+	{name: "another daemon's address on our device", want: sealed, have: "addr 10.7.3.0/32 dev flannel.9\n" +
+		"addr 10.7.4.1/24 dev flannel.9\naddr 10.5.7.0/32 dev flannel.9\naddr 10.7.5.0/32 dev eth0", shared: "10.7.3.0/32"},
 	{name: "peer's subnet", want: sealed, have: "route 10.5.3.0/24 via 192.168.64.9 dev eth0 proto 3",
 		added: "route 10.5.3.0/25 dev flannel.9 scope 253\nroute 10.5.3.128/25 dev flannel.9 scope 253\n",
 		held:  "10.5.3.0/24 1"},
@@ -137,6 +139,9 @@ func TestGuard(t *testing.T) {
 		var shared []string
 		for _, r := range got.Shared {
 			shared = append(shared, r.Dst.String())
+		}
+		for _, a := range got.SharedAddrs {
+			shared = append(shared, a.Prefix.String())
 		}
 		if text := strings.Join(shared, " "); text != c.shared {
 			t.Errorf("%s: shared %q, want %q", c.name, text, c.shared)

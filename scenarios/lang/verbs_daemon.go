@@ -289,6 +289,7 @@ func (s *Session) address(i int, f cidr.Family) netip.Addr {
 //	wait n1 exited [status=1]
 //	wait n1 not-ready because=TEXT  a reason holds that text
 //	wait n1 problem=TEXT            the status reports such a problem of a peer
+//	wait n1 note=TEXT               the status has such a note for operators
 //	wait n1 mtu=1350             the subnet file holds that MTU
 //	wait n1 no-subnet-file       there is no subnet file
 //	wait n1 log=lease-lost [count=1]  the daemon has logged that kind that often
@@ -305,9 +306,10 @@ func (s *Session) wait(d *datadriven.TestData) (string, error) {
 	a.text("log", &w.log)
 	a.text("because", &w.because)
 	a.text("problem", &w.problem)
+	a.text("note", &w.note)
 	if w.leases < 0 {
 		w.node = a.word("node")
-		if w.mtu == 0 && w.log == "" && w.problem == "" {
+		if w.mtu == 0 && w.log == "" && w.problem == "" && w.note == "" {
 			w.what = a.word("condition")
 		}
 	}
@@ -321,6 +323,7 @@ func (s *Session) wait(d *datadriven.TestData) (string, error) {
 type waiting struct {
 	node, what, log  string
 	because, problem string
+	note             string
 	leases, status   int
 	mtu, count       int
 }
@@ -386,6 +389,9 @@ func nodeIs(n Node, w waiting) error {
 	}
 	if problems := strings.Join(st.Problems, "; "); !strings.Contains(problems, w.problem) {
 		return fmt.Errorf("no problem is about %q: %s", w.problem, problems)
+	}
+	if notes := strings.Join(st.Notes, "; "); !strings.Contains(notes, w.note) {
+		return fmt.Errorf("no note is about %q: %s", w.note, notes)
 	}
 	reasons := strings.Join(st.Reasons, "; ")
 	if !strings.Contains(reasons, w.because) {
