@@ -33,15 +33,18 @@ type Key struct {
 
 // Link holds the properties of a device that the choice of an uplink needs.
 type Link struct {
-	Name     string
-	Index    int // valid until the link is recreated; for ordering, not for reference
-	MTU      int // bytes
-	Up       bool
-	Loopback bool
-	Bridge   bool
-	Master   string // the link of which this one is a port; "": none
-	MAC      dataplane.MAC
-	Addrs    []LinkAddr // in the kernel's order
+	Name  string
+	Index int // valid until the link is recreated; for ordering, not for reference
+	MTU   int // bytes
+	Up    bool
+	// NoCarrier means that the link is up and cannot send: its cable is out, or the other end is down. It is not known
+	// of a bridge, whose carrier is that of its ports.
+	NoCarrier bool
+	Loopback  bool
+	Bridge    bool
+	Master    string // the link of which this one is a port; "": none
+	MAC       dataplane.MAC
+	Addrs     []LinkAddr // in the kernel's order
 
 	// NoForwarding tells for each family whether the host certainly forwards no
 	// packet that comes in by this link. For IPv4 the link's own setting decides,
@@ -94,6 +97,7 @@ func (l Link) Equal(o Link) bool {
 		l.Index == o.Index &&
 		l.MTU == o.MTU &&
 		l.Up == o.Up &&
+		l.NoCarrier == o.NoCarrier &&
 		l.Loopback == o.Loopback &&
 		l.Bridge == o.Bridge &&
 		l.Master == o.Master &&

@@ -217,8 +217,10 @@ func (n *Node) Status() Status {
 		Repairs:    slices.Clone(n.repairs),
 		Probes:     n.probes.summary(),
 	}
-	if n.host.unreachable != "" {
-		s.Notes = append(s.Notes, n.host.unreachable)
+	for _, text := range []string{n.host.unreachable, n.host.uplinkDown} {
+		if text != "" {
+			s.Notes = append(s.Notes, text)
+		}
 	}
 	if want := n.host.want.state; want != nil {
 		s.Objects = want.Len()

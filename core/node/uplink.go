@@ -6,6 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
@@ -18,6 +19,7 @@ func (n *Node) followUplink() {
 		return
 	}
 	h.chosen = true
+	defer n.reportUplinkDown()
 	h.unreachable = n.opts.Uplink.Unreachable(h.facts)
 	n.once(Warning, "cannot-reach", h.unreachable)
 	n.recallUplink()
@@ -39,6 +41,42 @@ func (n *Node) followUplink() {
 	h.uplink, h.noUplink = up, d.Trouble
 	clear(h.keepMTU) // the uplink may carry more now
 	n.checkHost()
+}
+
+// uplinkDown names the uplink, or the ports of one that is a bridge, if no packet can leave by it; "": packets can. The
+// address stays in use, so this keeps no node from being ready: probes find out whether peers answer.
+func (n *Node) uplinkDown() string {
+	name := n.host.uplink.Link
+	var ports []driver.Link
+	for _, l := range n.host.facts.Links {
+		switch {
+		case l.Name == name && !l.Up:
+			return fmt.Sprintf("the uplink %s is down: no packet leaves by it", name)
+		case l.Name == name && l.NoCarrier:
+			return fmt.Sprintf("the uplink %s has no carrier: its cable, or the other end of it", name)
+		case l.Master == name && !l.Inside:
+			ports = append(ports, l)
+		}
+	}
+	works := func(l driver.Link) bool { return l.Up && !l.NoCarrier }
+	if name == "" || len(ports) == 0 || slices.ContainsFunc(ports, works) {
+		return ""
+	}
+	return fmt.Sprintf("%s, by which the uplink %s reaches other hosts, is down or has no carrier", ports[0].Name, name)
+}
+
+// reportUplinkDown logs that packets can no longer leave by the uplink, and that they can again.
+func (n *Node) reportUplinkDown() {
+	h, text := &n.host, n.uplinkDown()
+	switch {
+	case text == h.uplinkDown:
+		return
+	case text == "":
+		n.event(Info, "uplink-up", fmt.Sprintf("packets can leave by the uplink %s again", h.uplink.Link))
+	default:
+		n.event(Warning, "uplink-down", text)
+	}
+	h.uplinkDown = text
 }
 
 // recallUplink takes over the choice of the last run.

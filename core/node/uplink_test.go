@@ -256,3 +256,37 @@ func TestSwappedAddresses(t *testing.T) {
 		}
 	}
 }
+
+// A note names the interface by which no packet leaves, and goes when packets can leave again. For a bridge that is its
+// port. The ports of pods do not count.
+func TestUplinkDownIsNoted(t *testing.T) {
+	w := readyWorld(t)
+	eth0 := &w.facts.Links[0]
+	port, pods := driver.Link{Name: "eno1", Index: 8, MTU: 1500, Up: true, Master: "eth0"},
+		driver.Link{Name: "veth1", Index: 9, MTU: 1500, Up: true, Master: "eth0", Inside: true}
+	for i, step := range []struct {
+		happens func()
+		want    string // a part of the only note; "": there is none
+	}{
+		{func() { eth0.Up = false }, "uplink eth0 is down"},
+		{func() { eth0.Up, eth0.NoCarrier = true, true }, "uplink eth0 has no carrier"},
+		{func() { eth0.NoCarrier = false }, ""},
+		{func() { w.facts.Links = append(w.facts.Links, pods) }, ""},
+		{func() { port.NoCarrier = true; w.facts.Links = append(w.facts.Links, port) }, "eno1, by which the uplink eth0"},
+		{func() { w.facts.Links[len(w.facts.Links)-1].NoCarrier = false }, ""},
+	} {
+		w.facts.Links = slices.Clone(w.facts.Links) // the node keeps those of the last look
+		eth0 = &w.facts.Links[0]
+		step.happens()
+		w.run(hint(HostLane))
+		w.pass(time.Second)
+		w.wantReady()
+		notes := strings.Join(w.status().Notes, "; ")
+		if !strings.Contains(notes, step.want) || step.want == "" && notes != "" {
+			t.Errorf("step %d: notes %q, want %q", i, notes, step.want)
+		}
+	}
+	if w.count("uplink-down") != 3 || w.count("uplink-up") != 2 {
+		t.Errorf("want three lines that it is down, one for each cause, and two that it is up\n%s", w.log())
+	}
+}

@@ -33,9 +33,9 @@ func (p *Printer) State(s *dataplane.State) string {
 func (p *Printer) Facts(f driver.HostFacts) string {
 	var b strings.Builder
 	for _, l := range f.Links {
-		fmt.Fprintf(&b, "link %s mtu %d mac %s%s%s%s%s%s\n", l.Name, l.MTU, l.MAC,
-			flag(l.Up, "up"), flag(l.Loopback, "loopback"), flag(l.Bridge, "bridge"), flag(l.Inside, "inside"),
-			flag(l.Master != "", "master "+l.Master))
+		fmt.Fprintf(&b, "link %s mtu %d mac %s%s%s%s%s%s%s\n", l.Name, l.MTU, l.MAC,
+			flag(l.Up, "up"), flag(l.NoCarrier, "no-carrier"), flag(l.Loopback, "loopback"), flag(l.Bridge, "bridge"),
+			flag(l.Inside, "inside"), flag(l.Master != "", "master "+l.Master))
 		for _, a := range l.Addrs {
 			if a.Prefix.Addr().Is6() && a.Prefix.Addr().IsLinkLocalUnicast() {
 				continue

@@ -17,7 +17,7 @@ import (
 func (l *link) fact(off [2]bool) driver.Link {
 	fact := driver.Link{
 		Name: l.Name, Index: l.index, MTU: l.MTU, Up: l.Up, Loopback: l.loopback, MAC: l.MAC, NoForwarding: off,
-		Bridge: l.Kind() == bridgeKind,
+		Bridge: l.Kind() == bridgeKind, NoCarrier: l.Up && !l.carrier && l.Kind() != bridgeKind,
 	}
 	for f, forwards := range l.forwards {
 		if forwards != nil && (*forwards || cidr.Family(f) == cidr.V4) {

@@ -26,6 +26,7 @@ type link struct {
 	parent   int // index of the underlay link that Params should name, 0 for none
 	master   int // index of the link that this one is a port of, 0 for none
 	loopback bool
+	carrier  bool
 	joined   bool     // a veth whose other end is in the same namespace
 	forwards [2]*bool // by family: the link's own setting of forwarding, nil if it has none
 }
@@ -191,6 +192,7 @@ func parseLink(body []byte) (link, error) {
 	flags := nl.Native.Uint32(body[8:])
 	l := link{index: int(int32(nl.Native.Uint32(body[4:]))), loopback: flags&unix.IFF_LOOPBACK != 0}
 	l.Up = flags&unix.IFF_UP != 0
+	l.carrier = flags&unix.IFF_LOWER_UP != 0
 	l.Params = noKind
 	userspace := false
 	partner, elsewhere := false, false // a veth has another end, in another namespace

@@ -162,7 +162,8 @@ func (l *link) fact() driver.Link {
 	out := driver.Link{
 		Name: l.name, Index: l.index, MTU: l.mtu, Up: l.up,
 		Loopback: l.device == loopback, Bridge: l.device == bridge, Master: l.master, MAC: l.mac,
-		Inside: l.device == bridge || l.device == ethernet,
+		Inside:    l.device == bridge || l.device == ethernet,
+		NoCarrier: l.up && (!l.carrier || l.held),
 	}
 	for _, f := range cidr.Families {
 		out.NoForwarding[f] = l.stack.forwardsNothing(l, f)
