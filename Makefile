@@ -28,7 +28,7 @@ HAVE_CC  := $(shell $$($(GO) env CC) -E -include pthread.h -x c /dev/null >/dev/
 RACE     := $(if $(HAVE_CC),-race)
 RACENOTE := race detector: $(if $(HAVE_CC),on for the packages with goroutines,OFF - no C compiler or C headers here (make deps))
 
-# One build of each package serves programs, tests, vet and staticcheck; those of
+# One build of each package serves programs, tests, vet and linters; those of
 # RACED are built a second time.
 STATIC   := CGO_ENABLED=0 $(GO) build
 PLAIN    := CGO_ENABLED=0
@@ -107,13 +107,6 @@ build: ## bin/flanneld, bin/flanneld-etcd for --embed-etcd, bin/flannelctl and t
 	@$(STATIC) -tags $(PROGRAM_TAGS) -ldflags=-s -o bin/ ./cmd/flanneld ./cmd/flannelctl ./cmd/flannel-cni
 	@$(STATIC) -ldflags=-s -o bin/flanneld-etcd ./cmd/flanneld
 
-# The programs of the image with a clock that is an hour wrong.
-WRONG_CLOCKS = bin/clock/1h bin/clock/-1h
-
-.PHONY: $(WRONG_CLOCKS)
-$(WRONG_CLOCKS):
-	@CGO_ENABLED=0 hack/wrong-clock $(@F) -tags $(PROGRAM_TAGS) -o $@/ ./cmd/flanneld ./cmd/flannel-cni
-
 # flannel-cni under its installed name, beside the plugins that it works with.
 # Those come from a module of their own, as nothing else needs their versions.
 .PHONY: plugins
@@ -125,7 +118,6 @@ plugins: build
 .PHONY: modules
 modules: ## download all modules that builds and tests need
 	@$(GO) list -deps -test ./... >/dev/null
-	@$(GO) list -deps tool >/dev/null
 	@cd tools/cni && $(GO) list -deps tool >/dev/null
 	@cd tools/kube && $(GO) list -deps tool >/dev/null
 	@cd tools/deploy && $(GO) list -deps -test ./... >/dev/null
@@ -133,6 +125,7 @@ modules: ## download all modules that builds and tests need
 	@cd tools/monitoring && $(GO) list -deps -test ./... >/dev/null
 	@cd tools/etcdv2 && $(GO) list -deps tool >/dev/null
 	@cd tools/mutants && $(GO) list -deps tool >/dev/null
+	@cd tools/lint && $(GO) list -deps tool >/dev/null
 
 .PHONY: manifest
 manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart; its values, their schema and their table
@@ -180,8 +173,8 @@ clean: ## remove bin/
 
 ##@ Check
 
-QUICKNOTES = -note 'gofmt: clean; go vet: what go test runs of it' -note 'the race detector, staticcheck and the rest: make test-all'
-CHECKNOTES = -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)'
+QUICKNOTES = -note 'gofmt: clean; go vet: what go test runs of it' -note 'the linters, the race detector and the rest: make test-all'
+CHECKNOTES = -note 'gofmt, go vet, golangci-lint: clean' -note '$(RACENOTE)'
 
 # hack/deps runs before a second make: it may install the compiler that the
 # race detector needs.
@@ -318,7 +311,7 @@ test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
 test-cluster: export FLANNEL_LAB_CLUSTER_SET = $(CLUSTER_SET)
 test-cluster: export FLANNEL_LAB_CLUSTER_GUEST = $(if $(EMULATED),$(CURDIR)/bin/vm)
 test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
-test-cluster: cluster-programs plugins $(WRONG_CLOCKS) bin/testsum $(if $(EMULATED),bin/vm) bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
+test-cluster: cluster-programs plugins bin/testsum $(if $(EMULATED),bin/vm) bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
 	@$(if $(EMULATED),bin/vm kernel >/dev/null)
 	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) \
 	CGO_ENABLED=0 bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- -vet=off -count=1 -timeout $(if $(EMULATED),90m,45m) ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') $(if $(EMULATED),-ginkgo.label-filter 'any kernel')
@@ -386,7 +379,7 @@ test-vm: build bin/testsum bin/vm ## conformance, scenarios and the systemd unit
 	@$(if $(MORE),,trap 'rm -f "$(RESULTS)" "$(RESULTS).lock"' EXIT;) $(PLAIN) RESULTS='$(RESULTS)' MORE='$(MORE)' MACHINES='$(MACHINES)' hack/test-vm
 
 .PHONY: check
-check: fmt-check vet lint ## format, vet and lint only
+check: fmt-check lint ## format and lint only
 
 .PHONY: fmt-check
 fmt-check:
@@ -397,21 +390,26 @@ fmt-check:
 vet: compiled ## go vet
 	@$(PLAIN) $(GO) vet ./...
 
+# golangci-lint takes minutes the first time, seconds from then on: it keeps its results.
 .PHONY: lint
-lint: compiled bin/staticcheck bin/style ## staticcheck, in the version go.mod pins, and our own rules
-	@$(PLAIN) bin/staticcheck ./...
-	@$(PLAIN) bin/style -held all
+lint: compiled bin/golangci-lint bin/style ## golangci-lint, and our own rules (LIST=core/node: of that folder alone)
+	@$(PLAIN) bin/golangci-lint run $(or $(LIST:%=./%/...),./...)
+	@$(PLAIN) $(GO) vet -vettool='$(CURDIR)/bin/style' $(or $(LIST:%=./%/...),./...)
+	@bin/style documents
 
 .PHONY: style
-style: bin/style ## count what breaks the rules of CONTRIBUTING.md, by package (LIST=core/node prints each)
-	@$(PLAIN) bin/style $(if $(LIST),-list $(LIST))
+style: bin/golangci-lint bin/style ## the same without compiling everything first (LIST=core/node)
+	@$(PLAIN) bin/golangci-lint run $(or $(LIST:%=./%/...),./...)
+	@$(PLAIN) $(GO) vet -vettool='$(CURDIR)/bin/style' $(or $(LIST:%=./%/...),./...)
+	@bin/style documents
 
 .PHONY: compiled
 compiled:
 	@$(PLAIN) $(GO) build -v ./... 2>&1 | hack/compiling
 
-bin/staticcheck: go.mod
-	@$(STATIC) -o $@ honnef.co/go/tools/cmd/staticcheck
+# From a module of its own, so that make test compiles nothing of it.
+bin/golangci-lint: tools/lint/go.mod
+	@cd tools/lint && $(STATIC) -v -ldflags=-s -o ../../$@ tool 2>&1 | ../../hack/compiling
 
 bin/style: $(wildcard hack/style/*.go) go.mod
 	@$(STATIC) -o $@ ./hack/style

@@ -91,7 +91,7 @@ func (s *sniffer) read(fd int) {
 	}
 }
 
-// The packets of ESP (RFC 4303, RFC 3948): IKE over the same port begins with four zero bytes.
+// espPort carries packets of ESP (RFC 4303, RFC 3948): IKE over the same port begins with four zero bytes.
 const espPort = 4500
 
 func (s *sniffer) count(ip []byte) {

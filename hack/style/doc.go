@@ -1,14 +1,9 @@
-// Command style finds breaches of the project's rules for code and English, as far
-// as a program can see them. CONTRIBUTING.md has the rules.
+// Command style checks the project's rules for code and English that no linter of golangci-lint has. CONTRIBUTING.md
+// has the rules. It is a tool of go vet:
 //
-//	style [-list] [-held RULE,...] [FOLDER...]
+//	go vet -vettool=bin/style ./core/...
+//	bin/style documents
 //
-// It prints the number of findings by package and rule, for the whole tree or
-// for the folders named. With -list it prints each finding instead. With -held
-// it prints the findings of these rules, or of all, and its exit status is 1 if
-// there is one.
-//
-// A comment on the line of a finding, or on the line before, allows it:
-//
-//	style:allow map-order: the keys go into a set
+// The second form checks the words of the files that git names and that are no Go code: documents, and comments after
+// a #.
 package main

@@ -1,74 +1,45 @@
 package main
 
 import (
-	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"golang.org/x/tools/go/packages"
+	"golang.org/x/tools/go/analysis"
 )
 
-// checkMapOrder finds loops over maps whose order reaches a slice or an output,
-// in the packages of the pattern and without their tests.
-func checkMapOrder(root, pattern string) ([]finding, error) {
-	set := token.NewFileSet()
-	loaded, err := packages.Load(&packages.Config{
-		Dir: root, Fset: set,
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedSyntax |
-			packages.NeedTypes | packages.NeedTypesInfo | packages.NeedTypesSizes,
-	}, pattern)
-	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", pattern, err)
-	}
-	top, err := filepath.Abs(root)
-	if err != nil {
-		return nil, err
-	}
-	var findings []finding
-	for _, p := range loaded {
-		if len(p.Errors) > 0 {
-			return nil, fmt.Errorf("load %s: %w", p.PkgPath, p.Errors[0])
-		}
-		for _, file := range p.Syntax {
-			for _, place := range mapOrderIn(file, p.TypesInfo) {
-				at := set.Position(place.pos)
-				name, err := filepath.Rel(top, at.Filename)
-				if err != nil {
-					return nil, err
-				}
-				findings = append(findings, finding{filepath.ToSlash(name), at.Line, ruleOrder, place.message})
-			}
-		}
-	}
-	return findings, nil
-}
+// mapOrder finds loops over maps in the core whose order reaches a slice or an output.
+var mapOrder = &analysis.Analyzer{Name: "maporder", Doc: "the order of a map reaches no output", Run: checkMapOrder}
 
-type place struct {
-	pos     token.Pos
-	message string
-}
-
-// mapOrderIn returns the loops of one file.
-func mapOrderIn(file *ast.File, info *types.Info) []place {
-	var places []place
-	for _, d := range file.Decls {
-		f, ok := d.(*ast.FuncDecl)
-		if !ok || f.Body == nil {
+func checkMapOrder(pass *analysis.Pass) (any, error) {
+	if !strings.Contains(pass.Pkg.Path(), "/core/") {
+		return nil, nil
+	}
+	for _, file := range pass.Files {
+		if strings.HasSuffix(pass.Fset.Position(file.Pos()).Filename, "_test.go") {
 			continue
 		}
-		ast.Inspect(f.Body, func(n ast.Node) bool {
-			loop, ok := n.(*ast.RangeStmt)
-			if ok && overMap(loop, info) {
-				places = append(places, orderEscapes(loop, f.Body, info)...)
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+				checkLoops(pass, f.Body)
 			}
-			return true
-		})
+		}
 	}
-	return places
+	return nil, nil
+}
+
+func checkLoops(pass *analysis.Pass, body *ast.BlockStmt) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		loop, ok := n.(*ast.RangeStmt)
+		if ok && overMap(loop, pass.TypesInfo) {
+			for _, message := range orderEscapes(loop, body, pass.TypesInfo) {
+				pass.Reportf(loop.Pos(), "%s", message)
+			}
+		}
+		return true
+	})
 }
 
 // overMap reports whether the loop goes through a map, by itself or with an
@@ -83,23 +54,23 @@ func overMap(loop *ast.RangeStmt, info *types.Info) bool {
 
 // orderEscapes returns what the body of the loop does in the order of the map:
 // writing, and appending to a variable that the function does not sort later.
-func orderEscapes(loop *ast.RangeStmt, body *ast.BlockStmt, info *types.Info) []place {
-	var places []place
+func orderEscapes(loop *ast.RangeStmt, body *ast.BlockStmt, info *types.Info) []string {
+	var messages []string
 	ast.Inspect(loop.Body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
 			if target := appended(n, info); target != "" && declaredBefore(n.Lhs[0], loop, info) &&
 				!sortedAfter(target, loop.End(), body, info) {
-				places = append(places, place{loop.Pos(), "appends to " + target + " in the order of a map; sort it"})
+				messages = append(messages, "appends to "+target+" in the order of a map; sort it")
 			}
 		case *ast.CallExpr:
 			if writes(n, info) {
-				places = append(places, place{loop.Pos(), "writes in the order of a map; sort the keys first"})
+				messages = append(messages, "writes in the order of a map; sort the keys first")
 			}
 		}
 		return true
 	})
-	return places
+	return messages
 }
 
 // appended returns the text of x in x = append(…), or nothing.

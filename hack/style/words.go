@@ -4,10 +4,18 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"golang.org/x/tools/go/analysis"
 )
+
+// words checks the comments, and the strings that are sentences.
+var words = &analysis.Analyzer{Name: "words", Doc: "plain words in comments and sentences", Run: checkWords}
 
 // banned are words and turns that slow a reader down, with what to say instead.
 var banned = map[string]string{
@@ -58,23 +66,31 @@ func eachTurn(text string, first int, report func(line int, message string)) {
 	}
 }
 
-// checkWords looks at the comments and at the strings that are sentences.
-func (c *checker) checkWords(file *ast.File) {
-	report := func(line int, message string) { c.reportLine(line, ruleWord, message) }
-	for _, group := range file.Comments {
-		var lines []string
-		for _, comment := range group.List {
-			lines = append(lines, strings.TrimPrefix(comment.Text, "//"))
-		}
-		eachTurn(strings.Join(lines, "\n"), c.line(group.Pos()), report)
+func checkWords(pass *analysis.Pass) (any, error) {
+	if strings.HasSuffix(pass.Pkg.Path(), "/hack/style") { // where they stand
+		return nil, nil
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		literal, ok := n.(*ast.BasicLit)
-		if ok && literal.Kind == token.STRING && strings.Contains(literal.Value, " ") {
-			eachTurn(literal.Value, c.line(literal.Pos()), report)
+	for _, file := range pass.Files {
+		at := func(n ast.Node) func(int, string) {
+			of := pass.Fset.File(n.Pos())
+			return func(line int, message string) { pass.Reportf(of.LineStart(line), "%s", message) }
 		}
-		return true
-	})
+		for _, group := range file.Comments {
+			var lines []string
+			for _, comment := range group.List {
+				lines = append(lines, strings.TrimPrefix(comment.Text, "//"))
+			}
+			eachTurn(strings.Join(lines, "\n"), pass.Fset.Position(group.Pos()).Line, at(group))
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			literal, ok := n.(*ast.BasicLit)
+			if ok && literal.Kind == token.STRING && strings.Contains(literal.Value, " ") {
+				eachTurn(literal.Value, pass.Fset.Position(literal.Pos()).Line, at(literal))
+			}
+			return true
+		})
+	}
+	return nil, nil
 }
 
 var (
@@ -83,21 +99,38 @@ var (
 	hashText  = regexp.MustCompile(`(?m)^(.*?)(#+\s.*)?$`)
 )
 
-// checkText looks at a document, or at the comments of a file that has them
-// after a #.
-func checkText(s source) []finding {
-	text := s.text
-	if isDocument(s.name) {
-		text = codeSpan.ReplaceAllStringFunc(codeBlock.ReplaceAllStringFunc(text, blank), blank)
-	} else {
-		text = hashText.ReplaceAllString(text, "$2")
+// documents returns the findings in the files below root that git names: in documents, and in comments after a #.
+func documents(root string) ([]string, error) {
+	list := exec.Command("git", "ls-files", "-z", "--", "*.md", "*.yaml", "*.yml", "*.txt", "*.conf", "*Makefile",
+		"*Vagrantfile", "*Dockerfile", "hack/*", ".ci/run", "deploy/collect")
+	list.Dir = root
+	names, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
 	}
-	var findings []finding
-	eachTurn(text, 1, func(line int, message string) {
-		findings = append(findings, finding{s.name, line, ruleWord, message})
-	})
-	return allowed(findings, []source{s})
+	var found []string
+	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
+		if strings.HasSuffix(name, ".go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return nil, err
+		}
+		eachTurn(prose(name, string(text)), 1, func(line int, message string) {
+			found = append(found, fmt.Sprintf("%s:%d: %s", name, line, message))
+		})
+	}
+	return found, nil
 }
 
-// blank returns only the line ends of a text, so that lines keep their numbers.
+// prose returns a file's text for people. Lines keep their numbers.
+func prose(name, text string) string {
+	if !strings.HasSuffix(name, ".md") {
+		return hashText.ReplaceAllString(text, "$2")
+	}
+	return codeSpan.ReplaceAllStringFunc(codeBlock.ReplaceAllStringFunc(text, blank), blank)
+}
+
+// blank returns only the line ends of a text.
 func blank(text string) string { return strings.Repeat("\n", strings.Count(text, "\n")) }

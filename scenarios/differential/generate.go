@@ -64,11 +64,11 @@ var (
 		{"10.5.3.0", "10.5.4.0", "192.168.64.4", "192.168.64.5", "192.168.64.3", "10.5.1.1"},
 		{"fd00:5:3::", "fd00:5:4::", "fd00:a::4", "fd00:a::5", "fd00:a::3", "fd00:5:1::1", "fe80::4"},
 	}
-	// Neighbours are neither gateways nor remotes: with an FDB entry for all
+	// neighIPs are neither gateways nor remotes: with an FDB entry for all
 	// frames the kernel sends packets of its own, and resolves those itself.
 	neighIPs = []string{"10.5.3.7", "192.168.64.7", "fd00:5:3::7", "fd00:a::7"}
 	remotes  = []string{"192.168.64.8", "192.168.64.9", "fd00:a::8", "fd00:a::9"}
-	// The numbers of next hops are written as addresses.
+	// hopIDs are the numbers of next hops, written as addresses.
 	hopIDs   = []string{"10.5.3.0", "10.5.4.0", "10.5.1.0", "0.0.0.1"}
 	settings = []string{
 		"net/ipv4/ip_forward", "net/ipv4/conf/all/rp_filter",

@@ -40,7 +40,7 @@ var (
 	peerServed  = desc("peer_served", "Whether the host holds all objects of a peer.", "subnet", "backend")
 )
 
-// The metrics of the CNI plugin.
+// cniCalls are the metrics of the CNI plugin.
 var cniCalls = desc("cni_calls_total", "Calls of the CNI plugin flannel, by command and outcome.", "command", "outcome")
 
 // The metrics of the probes.

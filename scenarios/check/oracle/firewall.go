@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// Kubernetes masquerades packets with this mark bit itself.
+// kubeMark is the bit of the mark with which Kubernetes masquerades packets itself.
 const kubeMark = 0x4000
 
 // firewall derives the chains of a family (interop 7.1: the table of rules).
