@@ -42,18 +42,6 @@ var _ = Describe("a grant", func() {
 		return g
 	}
 
-	It("is created with a TTL, and the snapshot shows it", func(ctx SpecContext) {
-		g := create(ctx)
-		data, id := get(shared, raw)
-		Expect(string(data)).To(MatchJSON(value("192.0.2.1")))
-		Expect(id).NotTo(BeZero())
-		Expect(g.ID).To(Equal(id))
-		Expect(g.TTL).To(Equal(lifetime))
-		Expect(g.Expires).To(Equal(epoch.Add(lifetime)))
-		Eventually(subnets(s)).Should(HaveLen(1))
-		Expect(*s.View().Snapshot.Leases[0]).To(Equal(g.Lease))
-	})
-
 	It("is refused if the key is taken, and leaves no TTL handle behind", func(ctx SpecContext) {
 		holder := put(shared, raw, value("192.0.2.2"))
 		put(shared, "/elsewhere", "x") // etcd's revision moves on, those of snapshots do not
@@ -136,15 +124,6 @@ var _ = Describe("a grant", func() {
 		Eventually(handles(shared)).Should(Equal(before))
 	})
 
-	It("can be renewed, also if it was adopted from a snapshot", func(ctx SpecContext) {
-		g := create(ctx)
-		Eventually(subnets(s)).Should(HaveLen(1))
-		adopted := lease.Grant{Lease: leaseOf(s, "10.5.1.0-24")}
-		renewed, err := s.Renew(ctx, adopted)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(renewed).To(Equal(g))
-	})
-
 	It("is lost together with its TTL handle", func(ctx SpecContext) {
 		g := create(ctx)
 		_, err := shared.Client().Revoke(ctx, clientv3.LeaseID(g.ID))
@@ -195,59 +174,6 @@ var _ = Describe("a grant", func() {
 		remove(shared, other)
 		Expect(s.abandon(ctx, id)).To(Succeed())
 		Expect(handles(shared)()).To(Equal(before))
-	})
-
-	It("that is a reservation is known by its missing TTL handle, and stays one (E4)", func(ctx SpecContext) {
-		put(shared, raw, value("192.0.2.1"))
-		Eventually(subnets(s)).Should(HaveLen(1))
-		l := leaseOf(s, "10.5.1.0-24")
-		Expect(l.Reserved()).To(BeTrue())
-		g, err := s.Renew(ctx, lease.Grant{Lease: l})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(g).To(Equal(lease.Grant{Lease: l}))
-		g, err = s.Update(ctx, g, attrs("192.0.2.3"), lifetime)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(g.Reserved()).To(BeTrue())
-		Expect(g.TTL).To(BeZero())
-		Expect(g.Expires).To(BeZero())
-		data, id := get(shared, raw)
-		Expect(string(data)).To(MatchJSON(value("192.0.2.3")))
-		Expect(id).To(BeZero())
-	})
-
-	It("never overwrites the record of another writer (E5)", func(ctx SpecContext) {
-		g := create(ctx)
-		theirs := put(shared, raw, value("192.0.2.66"))
-		for _, ttl := range []time.Duration{lifetime, 2 * lifetime} {
-			_, err := s.Update(ctx, g, attrs("192.0.2.1"), ttl)
-			var conflict *lease.ConflictError
-			Expect(errors.As(err, &conflict)).To(BeTrue())
-			Expect(conflict.Revision).To(Equal(theirs))
-		}
-		Expect(s.Release(ctx, g)).To(Succeed())
-		data, _ := get(shared, raw)
-		Expect(string(data)).To(Equal(value("192.0.2.66")))
-	})
-
-	It("that ran out and was taken by another host is not overwritten (E5)", func(ctx SpecContext) {
-		g := create(ctx)
-		remove(shared, raw)
-		_, err := s.Update(ctx, g, attrs("192.0.2.1"), lifetime)
-		Expect(err).To(MatchError(lease.ErrLost))
-		put(shared, raw, value("192.0.2.66"))
-		_, err = s.Update(ctx, g, attrs("192.0.2.1"), lifetime)
-		Expect(err).To(MatchError(lease.ErrConflict))
-		data, _ := get(shared, raw)
-		Expect(string(data)).To(Equal(value("192.0.2.66")))
-	})
-
-	It("that becomes a reservation is not given a TTL again (E4, E5)", func(ctx SpecContext) {
-		g := create(ctx)
-		put(shared, raw, value("192.0.2.1"))
-		_, err := s.Update(ctx, g, attrs("192.0.2.1"), 2*lifetime)
-		Expect(err).To(MatchError(lease.ErrConflict))
-		_, id := get(shared, raw)
-		Expect(id).To(BeZero())
 	})
 
 	It("without a revision is refused", func(ctx SpecContext) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -60,71 +59,6 @@ var _ = Describe("the snapshot of a store", func() {
 		Expect(v.Synced).To(BeFalse())
 		Expect(v.Err).To(HaveOccurred())
 	})
-
-	It("follows puts, changes, deletions and the config", func() {
-		o := options(shared)
-		s := openSynced(o)
-		dir := o.Prefix + "/subnets/"
-		put(shared, dir+"10.5.2.0-24", value("192.0.2.2"))
-		put(shared, dir+"10.5.1.0-24", value("192.0.2.1"))
-		Eventually(subnets(s)).Should(Equal([]string{"10.5.1.0-24", "10.5.2.0-24"}))
-		put(shared, dir+"10.5.1.0-24", value("192.0.2.7"))
-		Eventually(func() lease.Attrs { return leaseOf(s, "10.5.1.0-24").Attrs }).Should(Equal(attrs("192.0.2.7")))
-		remove(shared, dir+"10.5.2.0-24")
-		Eventually(subnets(s)).Should(Equal([]string{"10.5.1.0-24"}))
-
-		config := func() string { return string(s.View().Snapshot.Config.Data) }
-		put(shared, o.Prefix+"/config", "{}")
-		Eventually(config).Should(Equal("{}"))
-		at := remove(shared, o.Prefix+"/config")
-		Eventually(config).Should(BeEmpty())
-		Expect(s.View().Snapshot.Config).To(Equal(lease.Document{AbsentAt: at, Deleted: true}))
-	})
-
-	It("announces changes", func() {
-		o := options(shared)
-		s := openSynced(o)
-		Eventually(s.Changed()).Should(Receive())
-		put(shared, o.Prefix+"/subnets/10.5.2.0-24", value("192.0.2.2"))
-		Eventually(s.Changed()).Should(Receive())
-	})
-
-	It("never changes a snapshot that was handed out", func(ctx SpecContext) {
-		o := options(shared)
-		s := openSynced(o)
-		var readers sync.WaitGroup
-		done := make(chan struct{})
-		readers.Go(func() {
-			defer GinkgoRecover()
-			type copied struct {
-				snap *lease.Snapshot
-				text string
-			}
-			var seen []copied
-			for stop := false; !stop; {
-				select {
-				case <-done:
-					stop = true
-				case <-s.Changed():
-				}
-				snap := s.View().Snapshot
-				seen = append(seen, copied{snap, fmt.Sprintf("%v", *snap)})
-			}
-			for _, c := range seen {
-				Expect(fmt.Sprintf("%v", *c.snap)).To(Equal(c.text))
-			}
-		})
-		for i := range 300 {
-			k := fmt.Sprintf("%s/subnets/10.5.%d.0-24", o.Prefix, i%7)
-			if i%3 == 2 {
-				remove(shared, k)
-			} else {
-				put(shared, k, value(fmt.Sprintf("192.0.2.%d", i%250)))
-			}
-		}
-		close(done)
-		readers.Wait()
-	})
 })
 
 var _ = Describe("bad records", func() {
@@ -167,26 +101,6 @@ var _ = Describe("bad records", func() {
 		put(shared, dir+"10.5.3.0-24", value("192.0.2.3"))
 		Eventually(quarantined(s)).Should(BeEmpty())
 		Expect(subnets(s)()).To(HaveLen(4))
-	})
-
-	It("leave the last good value standing, until the key is deleted (E1)", func() {
-		s = openSynced(o)
-		good := leaseOf(s, "10.5.1.0-24")
-		overwrote := func() []int64 {
-			var revisions []int64
-			for _, q := range s.View().Snapshot.Quarantined {
-				revisions = append(revisions, q.OverwroteAt)
-			}
-			return revisions
-		}
-		bad := put(shared, dir+"10.5.1.0-24", "not JSON")
-		Eventually(overwrote).Should(Equal([]int64{bad}))
-		Expect(leaseOf(s, "10.5.1.0-24")).To(Equal(good))
-
-		remove(shared, dir+"10.5.1.0-24")
-		put(shared, dir+"10.5.1.0-24", "not JSON either")
-		Eventually(subnets(s)).Should(BeEmpty())
-		Eventually(overwrote).Should(Equal([]int64{0}))
 	})
 
 	It("leave the last good value standing over a lost connection (E1)", func() {
