@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,88 +118,6 @@ const (
 	gcm = "aes128gcm16"
 )
 
-// TestAgree checks that two daemons agree whichever of them begins, and despite losses.
-func TestAgree(t *testing.T) {
-	p := newPair(t)
-	p.run(t, 0, psk, gcm)
-	p.Run(3 * time.Second)
-	for _, w := range p.segment.Wires() {
-		w.Loss = 0.4
-	}
-	p.run(t, 1, psk, gcm)
-	p.Run(5 * time.Minute)
-	p.expect(t, true)
-}
-
-// TestKilledDaemon checks that a killed daemon leaves its keys, so that packets still
-// arrive, and that the next daemon agrees on new ones.
-func TestKilledDaemon(t *testing.T) {
-	p := newPair(t)
-	p.run(t, 0, psk, gcm)
-	p.run(t, 1, psk, gcm)
-	p.Run(time.Minute)
-	p.lanes[0].Crash()
-	p.Run(time.Minute)
-	if !p.matched() || p.tunnels(t, 0) != 0 {
-		t.Error("the keys are gone with the daemon")
-	}
-	p.run(t, 0, psk, gcm)
-	p.Run(time.Minute)
-	p.expect(t, true)
-}
-
-// TestFormerKeys checks that a daemon shows the keys of a killed one, and removes them when it is asked to.
-func TestFormerKeys(t *testing.T) {
-	p := newPair(t)
-	p.run(t, 0, psk, gcm)
-	p.run(t, 1, psk, gcm)
-	p.Run(time.Minute)
-	foreign := kernel.Association{
-		From: netip.MustParseAddr("192.168.64.1"), To: netip.MustParseAddr("192.168.64.2"), ReqID: 1,
-	}
-	p.hosts[0].AddAssociation(foreign)
-	former := []string{"former-key 192.168.64.1 to 192.168.64.2", "former-key 192.168.64.2 to 192.168.64.1"}
-	shows := func() string {
-		state := dataplane.NewState()
-		p.lanes[0].Observe(state)
-		return state.Dump()
-	}
-	if text := shows(); strings.Contains(text, "former") {
-		t.Errorf("the daemon knows its keys, and shows\n%s", text)
-	}
-	p.lanes[0].Crash()
-	if err := p.apply(0, psk, "add ike charon")[0]; err != nil {
-		t.Fatal(err)
-	}
-	if text, want := shows(), "ike charon\n"+strings.Join(former, "\n")+"\n"; text != want {
-		t.Errorf("the next daemon shows\n%swant\n%s", text, want)
-	}
-	if errs := p.apply(0, psk, "del "+former[0], "del "+former[1], "del "+former[0]); errs[0] != nil || errs[1] != nil ||
-		!errors.Is(errs[2], driver.ErrNotFound) {
-		t.Error(errs)
-	}
-	if left := p.hosts[0].Associations(); !slices.Equal(left, []kernel.Association{foreign}) {
-		t.Errorf("keys %v are left, want %v", left, foreign)
-	}
-}
-
-// TestStoppedDaemon checks that a daemon which stops in order removes its keys and makes
-// the peer remove its own.
-func TestStoppedDaemon(t *testing.T) {
-	p := newPair(t)
-	p.run(t, 0, psk, gcm)
-	p.run(t, 1, psk, gcm)
-	p.Run(time.Minute)
-	if errs := p.apply(0, psk, "del ike charon"); errs[0] != nil {
-		t.Fatal(errs)
-	}
-	p.Run(time.Minute)
-	p.expect(t, false)
-	if n := len(p.hosts[0].Associations()) + len(p.hosts[1].Associations()); n > 0 {
-		t.Errorf("%d keys are left", n)
-	}
-}
-
 // TestRefused checks that daemons with different keys or proposals do not agree.
 func TestRefused(t *testing.T) {
 	for name, other := range map[string][2]string{"key": {"another key", gcm}, "proposal": {psk, "aes256gcm16"}} {
@@ -264,76 +181,3 @@ func TestErrors(t *testing.T) {
 
 // slow delays what a host sends from now on.
 func (p *pair) slow(i int, latency time.Duration) { p.segment.Wires()[i].Latency = latency }
-
-// TestLateFirstRequest delivers a request of a killed daemon after the next daemon has
-// agreed. It changes nothing, since it cannot know the number that the peer has drawn since.
-func TestLateFirstRequest(t *testing.T) {
-	p := newPair(t)
-	p.run(t, 1, psk, gcm)
-	p.Run(3 * time.Second)
-	p.slow(0, 20*time.Second)
-	p.run(t, 0, psk, gcm)
-	p.Run(time.Second)
-	p.lanes[0].Crash()
-	p.slow(0, 0)
-	p.run(t, 0, psk, gcm)
-	p.Run(10 * time.Second)
-	p.expect(t, true)
-	before := p.hosts[0].Associations()
-	p.Run(30 * time.Second)
-	p.expect(t, true)
-	if after := p.hosts[0].Associations(); !slices.Equal(before, after) {
-		t.Errorf("keys were %v, and are %v", before, after)
-	}
-}
-
-// TestLateSecondRequest delivers the second request of a killed daemon while the peer
-// still waits for it. It ends the new tunnel on one side; the other side notices the silence.
-func TestLateSecondRequest(t *testing.T) {
-	p := newPair(t)
-	p.run(t, 1, psk, gcm)
-	p.lanes[1].Crash() // it asks for nothing itself
-	p.run(t, 1, psk, gcm)
-	p.lanes[1].child.conns[p.key(1)].quiet()
-	p.run(t, 0, psk, gcm)
-	if !p.RunUntil(func() bool { return len(p.lanes[1].child.halfOpen) > 0 }, time.Second) {
-		t.Fatal("no request")
-	}
-	p.slow(0, 20*time.Second)
-	if !p.RunUntil(func() bool { return p.lanes[0].child.conns[p.key(0)].asking.responder != 0 }, time.Second) {
-		t.Fatal("no answer")
-	}
-	p.Run(time.Millisecond)
-	p.lanes[0].Crash()
-	p.slow(0, 0)
-	p.run(t, 0, psk, gcm)
-	p.Run(10 * time.Second)
-	p.expect(t, true)
-	p.Run(15 * time.Second)
-	if p.matched() {
-		t.Fatal("the late request did not arrive")
-	}
-	p.Run(silence + 165*time.Second + time.Second)
-	p.expect(t, true)
-}
-
-// TestSilentPeer checks that a daemon notices when a peer disappears: the tunnel ends, and
-// comes back with the peer. While packets of the peer arrive, the daemon asks nothing.
-func TestSilentPeer(t *testing.T) {
-	p := newPair(t)
-	p.run(t, 0, psk, gcm)
-	p.run(t, 1, psk, gcm)
-	p.Run(silence + time.Second)
-	p.lanes[1].Crash()
-	p.Run(silence + 160*time.Second)
-	if p.tunnels(t, 0) == 0 {
-		t.Error("given up too soon")
-	}
-	p.Run(time.Minute)
-	if p.tunnels(t, 0) > 0 {
-		t.Error("the daemon did not notice that the peer is gone")
-	}
-	p.run(t, 1, psk, gcm)
-	p.Run(time.Minute)
-	p.expect(t, true)
-}

@@ -73,34 +73,6 @@ func wantSource(t *testing.T, p *Probe, want netip.Addr) {
 	}
 }
 
-func TestMasquerade(t *testing.T) {
-	eachFirewall(t, func(t *testing.T, flavour dataplane.Flavour, f cidr.Family) {
-		l := overlay(t, 1, 2)
-		l.outside(t)
-		pod := l.pods[0]
-		if p := l.await(t, pod.Ping(outsideAddr(f), PingOptions{})); p.Delivered || p.SourceSeen != pod.Addr(f) {
-			t.Errorf("without rules: %s, seen as %s", p, p.SourceSeen)
-		}
-		l.Run(connTime)
-		l.installRules(t, flavour, nil)
-		wantSource(t, l.await(t, pod.Ping(outsideAddr(f), PingOptions{})), nodeAddr(f, 1))
-		wantSource(t, l.await(t, pod.Ping(outsideAddr(f), PingOptions{Size: 4000})), nodeAddr(f, 1)) // in fragments
-		wantSource(t, l.ping(t, f, PingOptions{}), pod.Addr(f))
-		wantSource(t, l.ping(t, f, PingOptions{Size: 4000}), pod.Addr(f))
-		// A packet from a node's underlay address to a remote pod gets the
-		// overlay's address.
-		overlaid := [...]netip.Addr{netip.MustParseAddr("10.5.1.0"), netip.MustParseAddr("fd05:0:0:1::")}[f]
-		wantSource(t, l.await(t, l.hosts[0].Ping(l.pods[1].Addr(f), PingOptions{Src: nodeAddr(f, 1)})), overlaid)
-
-		l.hosts[0].MarkPackets(0xc000)
-		if p := l.await(t, pod.Ping(outsideAddr(f), PingOptions{})); p.SourceSeen != pod.Addr(f) {
-			t.Errorf("with kube-proxy's mark among others: seen as %s", p.SourceSeen)
-		}
-		l.hosts[0].MarkPackets(0x8000)
-		wantSource(t, l.await(t, pod.Ping(outsideAddr(f), PingOptions{})), nodeAddr(f, 1))
-	})
-}
-
 // TestMasqueradeTellsPodsApart has two pods with the same echo id: each gets
 // its own reply.
 func TestMasqueradeTellsPodsApart(t *testing.T) {
@@ -147,33 +119,6 @@ func TestErrorsFindTheirWayBack(t *testing.T) {
 		p := l.await(t, l.pods[0].Ping(dst, PingOptions{Size: 1350, DF: true}))
 		wantDrop(t, p, DropTooBig, "n1.pod") // the pod knows the path MTU now
 	}
-}
-
-func TestForwardDrop(t *testing.T) {
-	eachFirewall(t, func(t *testing.T, flavour dataplane.Flavour, f cidr.Family) {
-		l := overlay(t, 1, 2)
-		h := l.hosts[0]
-		h.ForwardPolicy(dataplane.Drop)
-		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
-		l.installRules(t, flavour, nil)
-		if p := l.ping(t, f, PingOptions{}); p.Delivered != (flavour == dataplane.IPTables) {
-			t.Errorf("policy DROP, chain of %s: %s", flavour, p)
-		}
-		h.ForwardPolicy(dataplane.Accept)
-		wantDelivered(t, l.ping(t, f, PingOptions{}))
-		h.AddForeignTable("strict")
-		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
-		h.RemoveForeignTable("strict")
-		h.AddZones("zones", "eth0")
-		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1") // it comes in from the pod
-		h.AddZones("zones", "eth0", bridgeName, "flannel.1", "flannel-v6.1")
-		wantDelivered(t, l.ping(t, f, PingOptions{}))
-		h.RemoveForeignTable("zones")
-		h.AddStrayRule(dataplane.Rule{Verdict: dataplane.Drop})
-		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
-		h.FlushRuleset()
-		wantDelivered(t, l.ping(t, f, PingOptions{}))
-	})
 }
 
 // TestGuardOfATunnel: the packets of a tunnel arrive from admitted hosts alone, and a drop names the chain.

@@ -11,44 +11,6 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-func TestPodsReachEachOther(t *testing.T) {
-	l := overlay(t, 1, 2)
-	for _, f := range cidr.Families {
-		p := l.ping(t, f, PingOptions{})
-		wantDelivered(t, p)
-		if p.SourceSeen != l.pods[0].Addr(f) {
-			t.Errorf("%s: source seen %s, want the pod's own %s", f, p.SourceSeen, l.pods[0].Addr(f))
-		}
-		if want := 4 * UnderlayLatency; p.RTT != want {
-			t.Errorf("%s: RTT %s, want %s", f, p.RTT, want)
-		}
-	}
-}
-
-func TestProbeRecordsItsPath(t *testing.T) {
-	l := overlay(t, 1, 2)
-	p := l.ping(t, cidr.V4, PingOptions{})
-	var got []string
-	for _, h := range p.Path {
-		got = append(got, h.String())
-	}
-	want := []string{
-		"n1 forward flannel.1",
-		"n1 encap flannel.1 vni 1 to 192.168.64.2",
-		"n2 decap flannel.1",
-		"n2 forward cni0",
-		"n2.pod arrive from 10.5.1.2",
-		"n2 forward flannel.1",
-		"n2 encap flannel.1 vni 1 to 192.168.64.1",
-		"n1 decap flannel.1",
-		"n1 forward cni0",
-		"n1.pod reply",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("path:\n%q\nwant\n%q", got, want)
-	}
-}
-
 // TestExactMTU sends the largest packet that fits the pods' MTU, and one byte
 // more, with DF.
 func TestExactMTU(t *testing.T) {
@@ -272,29 +234,6 @@ func TestRouterBetweenSegments(t *testing.T) {
 	wantDelivered(t, l.await(t, l.pods[0].Ping(pod.Addr(cidr.V4), PingOptions{Size: 1300, DF: true})))
 }
 
-// TestHostReachesPod checks the source of a host's own packets: the tunnel's
-// address, so that the reply comes back through it.
-func TestHostReachesPod(t *testing.T) {
-	l := overlay(t, 1, 2)
-	p := l.await(t, l.hosts[0].Ping(l.pods[1].Addr(cidr.V4), PingOptions{}))
-	wantDelivered(t, p)
-	if want := netip.MustParseAddr("10.5.1.0"); p.SourceSeen != want {
-		t.Errorf("source seen %s, want %s", p.SourceSeen, want)
-	}
-}
-
-// TestPodsOfOneHost pings between two pods over the bridge alone.
-func TestPodsOfOneHost(t *testing.T) {
-	l := overlay(t, 1, 1)
-	other, err := l.hosts[0].NewPod("other", 1430, v4("10.5.1.0/24"))
-	must(t, err)
-	p := l.await(t, l.pods[0].Ping(other.Addr(cidr.V4), PingOptions{}))
-	wantDelivered(t, p)
-	if len(p.Path) != 2 || other.Addr(cidr.V4) != netip.MustParseAddr("10.5.1.3") {
-		t.Errorf("address %s, path %v", other.Addr(cidr.V4), p.Path)
-	}
-}
-
 // TestLearningFollows has a tunnel that learns the hosts of MACs.
 func TestLearningFollows(t *testing.T) {
 	l := overlay(t, 1, 2)
@@ -306,79 +245,12 @@ func TestLearningFollows(t *testing.T) {
 	wantDrop(t, l.ping(t, cidr.V4, PingOptions{}), DropFDBConflict, "n2")
 }
 
-func TestTimeoutEndsAProbe(t *testing.T) {
-	l := overlay(t, 1, 2)
-	l.hosts[0].Wire("eth0").Latency = time.Minute
-	p := l.ping(t, cidr.V4, PingOptions{Timeout: time.Second})
-	wantDrop(t, p, DropTimeout, "n1.pod")
-	if p.Arrived {
-		t.Error("arrived, though the wire takes a minute")
-	}
-}
-
-// TestOneSeedOneRun runs a lossy world twice.
-func TestOneSeedOneRun(t *testing.T) {
-	run := func(seed uint64) uint64 {
-		l := overlay(t, seed, 4)
-		for i, h := range l.hosts {
-			h.Wire("eth0").Loss = 0.2
-			h.LoseHints(0.5)
-			for j := range l.hosts {
-				l.After(time.Duration(l.Rand("ping").Int64N(int64(time.Second))), "ping", func() {
-					l.pods[i].Ping(l.pods[j].Addr(cidr.V4), PingOptions{Size: 3000})
-				})
-			}
-			must(t, h.LinkDown("flannel-v6.1"))
-		}
-		l.Run(time.Minute)
-		return l.TraceHash()
-	}
-	first := run(3)
-	for range 5 {
-		if again := run(3); again != first {
-			t.Fatalf("one seed, two runs: %x, %x", first, again)
-		}
-	}
-	if run(4) == first {
-		t.Error("another seed, the same run")
-	}
-}
-
 func BenchmarkPing(b *testing.B) {
 	l := overlay(b, 1, 2)
 	b.ReportAllocs()
 	for b.Loop() {
 		if p := l.pods[0].Ping(l.pods[1].Addr(cidr.V4), PingOptions{}); !l.RunUntil(p.Done, time.Minute) || !p.Delivered {
 			b.Fatal(p)
-		}
-	}
-}
-
-// TestAddressMoves moves an underlay address from one host to another: a third
-// host finds it there, and the MAC likewise.
-func TestAddressMoves(t *testing.T) {
-	l := underlay(t, 1, 3)
-	dst := netip.MustParseAddr("192.168.64.2")
-	wantDelivered(t, l.await(t, l.hosts[0].Ping(dst, PingOptions{})))
-	must(t, l.hosts[1].AddrDel("eth0", v4("192.168.64.2/24")))
-	wantDrop(t, l.await(t, l.hosts[0].Ping(dst, PingOptions{})), DropNeighFailed, "n1")
-	must(t, l.hosts[2].AddrAdd("eth0", v4("192.168.64.2/24")))
-	p := l.await(t, l.hosts[0].Ping(dst, PingOptions{}))
-	wantDelivered(t, p)
-	if !slices.ContainsFunc(p.Path, func(h Hop) bool { return h.Where == "n3" && h.What == "arrive" }) {
-		t.Errorf("path %v, want it to end at n3", p.Path)
-	}
-	moved := dataplane.MAC{2, 0, 0, 0, 0, 0x77}
-	for _, h := range []*Host{l.hosts[2], l.hosts[1]} {
-		must(t, h.SetMAC("eth0", moved))
-		must(t, l.hosts[0].FlushNeigh("eth0"))
-		program(t, l.hosts[0], "add neigh 192.168.64.2 lladdr "+moved.String()+" dev eth0")
-		p = l.await(t, l.hosts[0].Ping(dst, PingOptions{}))
-		wantDelivered(t, p)
-		must(t, h.SetMAC("eth0", dataplane.MAC{2, 0, 0, 0, 0, 0x78}))
-		if h == l.hosts[2] {
-			must(t, h.AddrDel("eth0", v4("192.168.64.2/24")))
-			must(t, l.hosts[1].AddrAdd("eth0", v4("192.168.64.2/24")))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -33,46 +32,6 @@ func tunnels(t *testing.T, n int) *lab {
 		l.pods = append(l.pods, pod)
 	}
 	return l
-}
-
-func TestTunnel(t *testing.T) {
-	l := tunnels(t, 2)
-	p := l.ping(t, cidr.V4, PingOptions{Size: 1472 - 28, DF: true})
-	wantDelivered(t, p)
-	var got []string
-	for _, h := range p.Path {
-		got = append(got, h.String())
-	}
-	want := []string{
-		"n1 forward flannel0",
-		"n1 encap flannel0 to 192.168.64.2",
-		"n2 decap flannel0",
-		"n2 forward cni0",
-		"n2.pod arrive from 10.5.1.2",
-		"n2 forward flannel0",
-		"n2 encap flannel0 to 192.168.64.1",
-		"n1 decap flannel0",
-		"n1 forward cni0",
-		"n1.pod reply",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("path:\n%q\nwant\n%q", got, want)
-	}
-}
-
-// TestTTLEnds sends a packet that needs four hops, two of them in the processes.
-// The hop at which it expires reports that to the sender.
-func TestTTLEnds(t *testing.T) {
-	for ttl, where := range map[uint8]string{1: "n1", 2: "n1", 3: "n2", 4: "n2"} {
-		l := tunnels(t, 2)
-		p := l.ping(t, cidr.V4, PingOptions{TTL: ttl})
-		wantDrop(t, p, DropTTL, where)
-		if last := p.Path[len(p.Path)-1].String(); last != "n1.pod told time to live exceeded" {
-			t.Errorf("TTL %d: last step %q", ttl, last)
-		}
-	}
-	l := tunnels(t, 2)
-	wantDelivered(t, l.ping(t, cidr.V4, PingOptions{TTL: 5}))
 }
 
 func TestTunnelDrops(t *testing.T) {

@@ -8,30 +8,6 @@ import (
 	"time"
 )
 
-func TestEventsHappenInOrder(t *testing.T) {
-	w := New(1)
-	var got []string
-	note := func(s string) func() { return func() { got = append(got, s) } }
-	w.After(2*time.Second, "c", note("c"))
-	w.After(time.Second, "a", note("a"))
-	w.After(time.Second, "b", note("b"))
-	gone := w.After(time.Second, "gone", note("gone"))
-	w.After(4*time.Second, "late", note("late"))
-	if !gone.Cancel() || gone.Cancel() {
-		t.Error("Cancel: want true once, then false")
-	}
-	w.Run(3 * time.Second)
-	if want := []string{"a", "b", "c"}; !slices.Equal(got, want) {
-		t.Errorf("events: got %v, want %v", got, want)
-	}
-	if d := w.now; d != 3*time.Second {
-		t.Errorf("clock after the run: %v, want 3s", d)
-	}
-	if w.Pending() != 1 {
-		t.Errorf("pending: %d, want 1", w.Pending())
-	}
-}
-
 // TestQueueAgainstSort pushes and cancels events at random and compares the
 // order with a sort.
 func TestQueueAgainstSort(t *testing.T) {
@@ -64,20 +40,6 @@ func TestQueueAgainstSort(t *testing.T) {
 	w.Run(time.Second)
 	if !slices.Equal(got, want) {
 		t.Error("order of events differs from sorting by (time, sequence)")
-	}
-}
-
-func TestRunUntilStopsAtCondition(t *testing.T) {
-	w := New(1)
-	n := 0
-	var tick func()
-	tick = func() { n++; w.After(time.Second, "tick", tick) }
-	w.After(time.Second, "tick", tick)
-	if !w.RunUntil(func() bool { return n == 3 }, time.Minute) || w.now != 3*time.Second {
-		t.Errorf("stopped at n=%d, %v", n, w.now)
-	}
-	if w.RunUntil(func() bool { return false }, time.Second) {
-		t.Error("a condition that never holds was reported to hold")
 	}
 }
 
