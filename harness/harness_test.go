@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -114,7 +113,3 @@ func startStub(ctx context.Context, lab *harness.Lab) {
 
 // limit is the time limit of a spec; a correct spec never reaches it.
 const limit = SpecTimeout(time.Minute)
-
-func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
-
-func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }

@@ -98,20 +98,6 @@ func (c *Cluster) writeFlannelImage(ctx context.Context, programs, archive strin
 	return flannel.Archive(c.path("files", archive))
 }
 
-// GiveFlannel gives the node a build of flannel's image with other programs, from a folder like that of
-// [Options]. The node's next pod of flannel runs it.
-func (n *Node) GiveFlannel(ctx context.Context, programs string) error {
-	archive := n.Name + "." + flannelArchive
-	err := n.cluster.writeFlannelImage(ctx, programs, archive)
-	if err == nil {
-		err = n.load(ctx, file(archive))
-	}
-	if err != nil {
-		return fmt.Errorf("flannel's image for %s: %w", n.Name, err)
-	}
-	return nil
-}
-
 // load adds an image to those of the node.
 func (n *Node) load(ctx context.Context, archive string) error {
 	_, err := n.Run(ctx, "ctr", "-n", "k8s.io", "images", "import", archive)

@@ -3,6 +3,7 @@ package specs_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -86,4 +87,25 @@ func setClock(ctx context.Context, n *cluster.Node, by time.Duration) {
 	GinkgoHelper()
 	_, err := n.Run(ctx, "date", "--set", fmt.Sprintf("%+d seconds", int(by.Seconds())))
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// flannelPod returns the pod of flannel on a node, as kubectl names it.
+func flannelPod(ctx context.Context, n *cluster.Node) string {
+	GinkgoHelper()
+	return strings.TrimSpace(kubectl(ctx, "-n", "kube-flannel", "get", "pod", "-l", "app=flannel",
+		"--field-selector", "spec.nodeName="+n.Name, "-o", "name"))
+}
+
+// logTime is the beginning of a line of the daemon's log.
+var logTime = regexp.MustCompile(`(?m)^I(\d{4} \d\d:\d\d:\d\d)`)
+
+// daemonTime returns what the clock of a node's daemon said at the beginning of its log.
+func daemonTime(ctx context.Context, n *cluster.Node) time.Time {
+	GinkgoHelper()
+	log := kubectl(ctx, "-n", "kube-flannel", "logs", flannelPod(ctx, n))
+	line := logTime.FindStringSubmatch(log)
+	Expect(line).NotTo(BeNil(), "%s", log)
+	at, err := time.ParseInLocation("20060102 15:04:05", time.Now().UTC().Format("2006")+line[1], time.UTC)
+	Expect(err).NotTo(HaveOccurred())
+	return at
 }

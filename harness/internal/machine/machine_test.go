@@ -1,12 +1,9 @@
 package machine
 
 import (
-	"bufio"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -132,67 +129,4 @@ func checkCgroups(t *testing.T, m *Machine, group *Group) {
 			t.Fatal("a killed daemon still runs")
 		}
 	}
-}
-
-// stuck is a place whose first process stops reading after one request.
-type stuck struct {
-	out *io.PipeWriter
-	got chan string // the request
-}
-
-func (s *stuck) start(string, *os.File) (streams, error) {
-	requests, in := io.Pipe()
-	go func() {
-		line, _ := bufio.NewReaderSize(requests, 16).ReadString('\n')
-		s.got <- line
-	}()
-	var std streams
-	std.in = in
-	std.out, s.out = io.Pipe()
-	return std, nil
-}
-
-func (s *stuck) wait()       {}
-func (s *stuck) kill() error { return s.out.Close() }
-func (s *stuck) pid() int    { return 0 }
-
-// TestAnswersPassAStuckRequest checks that an answer arrives while another request waits to be read, and that
-// text which is no answer ends the machine.
-func TestAnswersPassAStuckRequest(t *testing.T) {
-	s := &stuck{got: make(chan string, 1)}
-	m := &Machine{place: s, ended: make(chan struct{}), waiting: map[int]chan answer{}}
-	std, _ := s.start("", nil)
-	m.in = std.in
-	t.Cleanup(func() { _ = std.in.Close() })
-	go m.listen(std.out)
-	first := make(chan error, 1)
-	go func() {
-		_, err := m.Run(t.Context(), "true")
-		first <- err
-	}()
-	<-s.got
-	go func() { _, _ = m.Run(t.Context(), "true") }() // waits to be read
-	for m.pending() != 2 {
-		runtime.Gosched()
-	}
-	if _, err := io.WriteString(s.out, `{"ID":1}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
-	if _, err := io.WriteString(s.out, "no answer\n"); err == nil {
-		_, err = io.WriteString(s.out, strings.Repeat("more\n", 100))
-		if err == nil {
-			t.Error("the first process may still write")
-		}
-	}
-	<-m.ended
-}
-
-// pending returns how many requests have no answer.
-func (m *Machine) pending() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.waiting)
 }
