@@ -8,6 +8,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/internal/shellword"
 )
 
 // Bypass is a foreign route that takes packets to peers from a wanted route, because it
@@ -279,7 +280,7 @@ func DeleteCommand(r dataplane.Route) string {
 		command += " via " + r.Via.String()
 	}
 	if r.Link != "" {
-		command += " dev " + r.Link
+		command += " dev " + shellword.Of(r.Link)
 	}
 	if r.Metric != 0 {
 		command += fmt.Sprintf(" metric %d", r.Metric)
