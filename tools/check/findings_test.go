@@ -191,7 +191,11 @@ var findingCases = []struct {
 		"failure overlap: flannel's network contains address 10.5.9.1/24 of eth1"},
 	{"a route over the network", func(_ *testing.T, f *Facts) {
 		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.0.0.0/8"), Link: "tun0", Via: true})
-	}, "failure overlap: flannel's network contains route 10.0.0.0/8 on tun0"},
+	}, "ok overlap: no address or route of this host lies in flannel's network; flannel's routes come before 10.0.0.0/8 " +
+		"on tun0, so hosts behind that with addresses of flannel's network are not reached"},
+	{"a route to a part of the network", func(_ *testing.T, f *Facts) {
+		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.5.64.0/18"), Link: "tun0"})
+	}, "failure overlap: flannel's network contains route 10.5.64.0/18 on tun0"},
 	{"a route to one pod", func(_ *testing.T, f *Facts) {
 		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.5.2.7/32"), Link: "*"})
 	}, "warning overlap: another program's route 10.5.2.7/32 takes packets to pods from flannel's routes: find out " +

@@ -12,6 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/uplink"
+	"github.com/flanneld/flannel/internal/shellword"
 )
 
 // uplink judges the interface that the daemon uses, or that one without further flags would take. Only the addresses of
@@ -45,7 +46,7 @@ func (f *Facts) uplink() []Finding {
 	reaching, reached := f.towardsPeers(others), f.towardsPeers([]string{used.Link})
 	switch {
 	case len(reaching) == 1 && len(reached) == 0:
-		finding.Level, finding.Remedy = Failure, "flanneld --iface="+reaching[0]
+		finding.Level, finding.Remedy = Failure, "flanneld --iface="+shellword.Of(reaching[0])
 		finding.Text += fmt.Sprintf(", and the addresses of the other nodes are in the subnet of %s", reaching[0])
 	case used.Link == chosen.Link && len(others) > 0 && len(reached) == 0 && !f.answered():
 		finding.Level, finding.Remedy = Warning, "flannelctl leases list"
@@ -124,7 +125,7 @@ func (f *Facts) overlap() []Finding {
 	if f.Network == nil {
 		return nil
 	}
-	var clashes, inside []string
+	var clashes, inside, wider []string
 	for _, l := range f.Host.Links {
 		for _, a := range l.Addrs {
 			if f.isOverlay(a.Prefix) && !f.ownAddr(l.Name, a.Prefix) {
@@ -137,6 +138,8 @@ func (f *Facts) overlap() []Finding {
 		switch {
 		case !f.isOverlay(r.Dst) || !onlyDirect || f.ownAddr(r.Link, r.Dst):
 			continue
+		case !f.isInside(r.Dst):
+			wider = append(wider, fmt.Sprintf("%s on %s", r.Dst, r.Link))
 		case r.Dst.IsSingleIP():
 			inside = append(inside, fmt.Sprintf("route %s", r.Dst))
 		default:
@@ -149,7 +152,12 @@ func (f *Facts) overlap() []Finding {
 				"find out which program made it"}}
 	}
 	if len(clashes) == 0 {
-		return []Finding{{Level: OK, Topic: "overlap", Text: "no address or route of this host lies in flannel's network"}}
+		text := "no address or route of this host lies in flannel's network"
+		if len(wider) > 0 {
+			text += "; flannel's routes come before " + strings.Join(slices.Compact(wider), ", ") +
+				", so hosts behind that with addresses of flannel's network are not reached"
+		}
+		return []Finding{{Level: OK, Topic: "overlap", Text: text}}
 	}
 	return []Finding{{Level: Failure, Topic: "overlap", Remedy: "flannelctl config set FILE",
 		Text: "flannel's network contains " + strings.Join(slices.Compact(clashes), ", ") +
@@ -165,7 +173,7 @@ func (f *Facts) shared() []Finding {
 	}
 	for _, r := range f.Routes {
 		if r.Via && ours[r.Link] && !f.isOverlay(r.Dst) {
-			return []Finding{{Level: Warning, Topic: "overlap", Remedy: "ip route show dev " + r.Link,
+			return []Finding{{Level: Warning, Topic: "overlap", Remedy: "ip route show dev " + shellword.Of(r.Link),
 				Text: fmt.Sprintf("%s has the route %s into another network: another flanneld uses this device, or a former "+
 					"one did; give one of the two another VNI, or delete what is left", r.Link, r.Dst)}}
 		}
@@ -183,7 +191,7 @@ func (f *Facts) bypass() []Finding {
 	for _, r := range f.Routes {
 		if r.Via && f.isInside(r.Dst) && !f.ownAddr(r.Link, r.Dst) {
 			found = append(found, Finding{Level: Warning, Topic: "bypass",
-				Remedy: fmt.Sprintf("ip route del %s dev %s", r.Dst, r.Link),
+				Remedy: fmt.Sprintf("ip route del %s dev %s", r.Dst, shellword.Of(r.Link)),
 				Text: fmt.Sprintf("another program's route %s on %s is in flannel's network, and may lead packets past WireGuard "+
 					"unencrypted; flannelctl status says whether flanneld prevents it", r.Dst, r.Link)})
 		}

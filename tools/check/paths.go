@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/internal/shellword"
 	"github.com/flanneld/flannel/tools/ruleset"
 	"github.com/flanneld/flannel/tools/trace"
 )
@@ -19,8 +20,17 @@ import (
 type Path struct {
 	Peer   netip.Addr // its public address
 	Out    bool       // towards the peer
+	Kind   string     // of the packets, such as "packets of pods"
 	Result *trace.Result
 }
+
+// The kinds of packets that are traced.
+const (
+	ofPods   = "packets of pods"
+	ofTCP    = "packets of TCP of pods"
+	answers  = "answers of pods"
+	ofProbes = "probes"
+)
 
 // mostTraced is the number of peers whose packets are traced, and mostPods that of pods of this host.
 const (
@@ -77,14 +87,51 @@ func (g *gatherer) readPaths(ctx context.Context) {
 			for _, pod := range pods[:max(1, len(pods)*(1-min(i, 1)))] { // all of them for the first peer
 				g.tracePath(ctx, k, known, Path{Peer: addressOf(p)}, trace.Flow{Src: far, Dst: pod})
 			}
+			g.traceProbe(ctx, k, known, p, family)
 		}
 	}
 }
 
-// tracePath traces one packet.
-func (g *gatherer) tracePath(ctx context.Context, k *onceKernel, known trace.Known, p Path, flow trace.Flow) {
-	const pingSize = 84
+// traceProbe traces a peer's probe to this host's own address in flannel's network, by which the peer judges the way
+// here. It passes other rules than the packets of pods.
+func (g *gatherer) traceProbe(ctx context.Context, k *onceKernel, known trace.Known, p node.Peer, family cidr.Family) {
+	flow := trace.Flow{Src: p.Subnet.Of(family).Masked().Addr(), Dst: k.ownAddress(known.Networks, family)}
+	own := g.f.SubnetFile.Subnet.Of(family).Addr()
+	if flow.Dst != own {
+		return // the backend has no device with an address
+	}
 	flow.Size, flow.Proto = pingSize, "icmp"
+	r, err := trace.Walk(ctx, k, flow, known)
+	g.note("the way of a probe", err)
+	if err == nil && r.Reason == "fw_drop" && r.Hops[len(r.Hops)-1].Step == "filter" {
+		g.f.Paths = append(g.f.Paths, Path{Peer: addressOf(p), Kind: ofProbes, Result: r})
+	}
+}
+
+const pingSize = 84
+
+// tracePath traces one packet that begins a connection. If it passes, packets of TCP and answers may not.
+func (g *gatherer) tracePath(ctx context.Context, k *onceKernel, known trace.Known, p Path, flow trace.Flow) {
+	flow.Size = pingSize
+	for _, kind := range []string{ofPods, ofTCP, answers} {
+		p.Kind, flow.Proto = kind, "icmp"
+		flow.Established = kind == answers
+		if kind == ofTCP {
+			flow.Proto = "tcp"
+		}
+		p.Result = nil
+		g.traceKind(ctx, k, known, &p, flow)
+		if p.Result != nil && (kind == ofPods || p.stuck()) { // what is not known of the others, the first says too
+			g.f.Paths = append(g.f.Paths, p)
+		}
+		if p.Result == nil || p.stuck() {
+			return
+		}
+	}
+}
+
+// traceKind traces one packet.
+func (g *gatherer) traceKind(ctx context.Context, k *onceKernel, known trace.Known, p *Path, flow trace.Flow) {
 	own := flow.Dst
 	if p.Out {
 		own = flow.Src
@@ -96,12 +143,9 @@ func (g *gatherer) tracePath(ctx context.Context, k *onceKernel, known trace.Kno
 	if slices.ContainsFunc(k.view.Host.Links, onBridge) {
 		p.Result, err = trace.Walk(ctx, k, flow, known)
 	} else {
-		p.Result, err = g.withoutPods(ctx, k, known, p, flow)
+		p.Result, err = g.withoutPods(ctx, k, known, *p, flow)
 	}
 	g.note("the way of a packet", err)
-	if p.Result != nil {
-		g.f.Paths = append(g.f.Paths, p)
-	}
 }
 
 // withoutPods traces a packet on a host without pods, which has no bridge yet: the rules at the hook forward, then the
@@ -143,7 +187,7 @@ func (k *onceKernel) ownAddress(networks []netip.Prefix, family cidr.Family) net
 // forwarded judges a packet at the hook forward alone.
 func (g *gatherer) forwarded(view *trace.View, p Path, flow trace.Flow) *trace.Result {
 	packet := ruleset.Packet{Src: flow.Src, Dst: flow.Dst, Proto: flow.Proto, SrcType: "unicast", DstType: "unicast",
-		MarkKnown: true}
+		MarkKnown: true, Established: flow.Established}
 	packet.In, packet.Out = "cni0", g.f.deviceTo(flow.Dst)
 	if !p.Out {
 		packet.In, packet.Out = g.f.deviceTo(flow.Src), "cni0"
@@ -228,7 +272,7 @@ func (f *Facts) paths() []Finding {
 		if !p.stuck() {
 			continue
 		}
-		same := func(e ended) bool { return e.last().Text == p.last().Text && e.Out == p.Out }
+		same := func(e ended) bool { return e.last().Text == p.last().Text && e.Out == p.Out && e.Kind == p.Kind }
 		i := slices.IndexFunc(ends, same)
 		if i < 0 {
 			i = len(ends)
@@ -267,10 +311,15 @@ func (p Path) last() trace.Hop { return p.Result.Hops[len(p.Result.Hops)-1] }
 
 // pathFinding describes packets that end on this host.
 func (f *Facts) pathFinding(e ended) Finding {
+	if e.Kind == ofProbes {
+		return Finding{Level: Warning, Topic: "filter", Remedy: "iptables-save; nft list ruleset",
+			Text: fmt.Sprintf("probes of %s end on this host: %s. Packets of pods do not pass that rule, so what those nodes "+
+				"say of this one by their probes is about the rule", named(e.peers), e.last().Text)}
+	}
 	direction := map[bool]string{true: "to", false: "from"}[e.Out]
 	flow := e.Result.Flow
 	finding := Finding{Level: Failure, Topic: "path",
-		Text: fmt.Sprintf("packets of pods %s those of %s end on this host: %s", direction, named(e.peers), e.last().Text)}
+		Text: fmt.Sprintf("%s %s those of %s end on this host: %s", e.Kind, direction, named(e.peers), e.last().Text)}
 	if e.Result.Reason == "no_forwarding" { // the setting is read, so the command is the remedy
 		finding.Remedy = e.Result.Remedy
 		return finding
@@ -299,8 +348,8 @@ var dropping = regexp.MustCompile(`chain (\S+) \((?:nftables, table (\S+) ([^\s)
 // acceptBefore returns the commands that accept the packets in the chain that drops them; empty: it is not known how.
 func (f *Facts) acceptBefore(e ended) string {
 	chain := dropping.FindStringSubmatch(e.last().Text)
-	if chain == nil {
-		return ""
+	if chain == nil || chain[2] != "" && !(shellword.Plain(chain[1]) && shellword.Plain(chain[3])) {
+		return "" // nft reads such a name as more than a name
 	}
 	flow := e.Result.Flow
 	family := cidr.FamilyOf(flow.Dst)
@@ -344,10 +393,12 @@ func (f *Facts) acceptIn(chain []string, family cidr.Family, iptables, nft strin
 	if chain[6] != "filter" {
 		program += " -t " + chain[6]
 	}
-	return fmt.Sprintf("%s -I %s %s -j ACCEPT", program, chain[1], iptables)
+	return fmt.Sprintf("%s -I %s %s -j ACCEPT", program, shellword.Of(chain[1]), iptables)
 }
 
 // explained reports whether the rules or routes of this host stop the packets from or to a peer, as a finding says.
 func (f *Facts) explained(p node.Peer) bool {
-	return slices.ContainsFunc(f.Paths, func(path Path) bool { return path.Peer == addressOf(p) && path.stuck() })
+	return slices.ContainsFunc(f.Paths, func(path Path) bool {
+		return path.Peer == addressOf(p) && path.stuck() && path.Kind != ofProbes
+	})
 }

@@ -17,7 +17,7 @@ func ending(out bool, reason, step, text, remedy string) Path {
 		flow.Src, flow.Dst = flow.Dst, flow.Src
 	}
 	r := &trace.Result{Flow: flow, Reason: reason, Remedy: remedy, Hops: []trace.Hop{{Step: step, Text: text}}}
-	return Path{Peer: netip.MustParseAddr("192.168.64.2"), Out: out, Result: r}
+	return Path{Peer: netip.MustParseAddr("192.168.64.2"), Out: out, Kind: ofPods, Result: r}
 }
 
 // A packet that ends on the host is a failure, with a command only where a chain is known to drop it. Probes that fail
@@ -45,6 +45,17 @@ func TestPaths(t *testing.T) {
 			"the policy of chain in (nftables, table inet fw) drops it", "look"),
 			"failure port: no packet arrives by UDP port 8472 from 192.168.64.2: the policy of chain in (nftables, table " +
 				"inet fw) drops it # nft insert rule inet fw in udp dport 8472 accept\n"},
+		{"a chain whose name nft reads as more", ending(true, "fw_drop", "filter",
+			"rule 1 of chain x;flush (nftables, table inet fw): drop drops it", "look"),
+			"failure firewall: packets of pods to those of 192.168.64.2 end on this host: rule 1 of chain x;flush (nftables, " +
+				"table inet fw): drop drops it. What to do: look # flannelctl trace 10.5.1.7 10.5.2.2\n"},
+		{"a chain whose name a shell reads as more", ending(true, "fw_drop", "filter",
+			"rule 1 of chain $(id) (iptables-nft, table filter): -j DROP drops it", "look"),
+			"failure firewall: packets of pods to those of 192.168.64.2 end on this host: rule 1 of chain $(id) " +
+				"(iptables-nft, table filter): -j DROP drops it. What to do: look # iptables -I '$(id)' -s 10.5.0.0/16 -j " +
+				"ACCEPT; iptables -I '$(id)' -d 10.5.0.0/16 -j ACCEPT\n"},
+		{"a device that does not forward", ending(false, "no_forwarding", "forward", "it forwards nothing", "sysctl -w x=1"),
+			"failure path: packets of pods from those of 192.168.64.2 end on this host: it forwards nothing # sysctl -w x=1\n"},
 		{"a rule of a VPN", ending(true, "no_route", "route", "ip rule leads it past flannel", "look at ip rule"),
 			"failure path: packets of pods to those of 192.168.64.2 end on this host: ip rule leads it past flannel. " +
 				"What to do: look at ip rule # flannelctl trace 10.5.1.7 10.5.2.2\n"},

@@ -15,6 +15,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/internal/shellword"
 )
 
 // mostNamed is the number of peers that one finding names.
@@ -98,7 +99,7 @@ func (f *Facts) peers() []Finding {
 			}
 		}
 	}
-	var found []Finding
+	found := f.lost()
 	for trouble, who := range by {
 		if who.ways > 0 {
 			found = append(found, f.peerFinding(plight(trouble), who, probed))
@@ -108,6 +109,23 @@ func (f *Facts) peers() []Finding {
 		found = []Finding{allAnswer(probed, carriers)}
 	}
 	return found
+}
+
+// lost is the finding about peers whose records the datastore holds no more, though their nodes still exist.
+func (f *Facts) lost() []Finding {
+	var lost []netip.Addr
+	for _, p := range f.Peers {
+		if p.Lost {
+			lost = append(lost, addressOf(p))
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return []Finding{{Level: Warning, Topic: "peers", Remedy: "flannelctl leases list",
+		Text: fmt.Sprintf("the datastore does not hold the records of %s any more, which this node serves for a while: look "+
+			"at the flags --etcd-prefix and --etcd-endpoints of this flanneld, which have to be those of the other nodes, "+
+			"then at whether the datastore has lost its data", named(lost))}}
 }
 
 // allAnswer is the finding without a fault.
@@ -169,11 +187,12 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 	case trouble == blockedHere && carrier != "":
 		finding.Topic, finding.Remedy = "port", "ssh "+first+" flannelctl check"
 		finding.Text = fmt.Sprintf("probes by %s to %s have no answer, nothing arrives here by it from there, and the host "+
-			"answers a ping, so it is up. %s", carrier, names, f.whereBlocked())
+			"answers a ping, so it is up. %s", carrier, names, f.whereLost(who.peers))
 	case trouble == blockedThere && carrier != "":
 		finding.Topic, finding.Remedy = "port", "ssh "+first+" flannelctl check"
 		finding.Text = fmt.Sprintf("probes by %s to %s have no answer, though the probes from there arrive here and the "+
-			"host answers a ping: a firewall there drops them, or one on the way, or the answers take another way there",
+			"host answers a ping: a firewall there drops them, or one on the way, or the answers take another way there, or "+
+			"another host on the segment has its address too",
 			carrier, names)
 	case trouble == oneWay:
 		finding.Text = fmt.Sprintf("packets to %s are lost, and those from there arrive. %s", names, f.whereLost(who.peers))
@@ -185,7 +204,7 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 		finding.Topic, finding.Remedy = "mtu", f.smallerMTU(who.first, first)
 	case trouble == noTCP && who.first.Type == "tunnel":
 		// Which of the two it is, flanneld finds out itself for vxlan: it turns the card's checksums off and probes again.
-		finding.Topic, finding.Remedy = "checksum", "nft list ruleset; ethtool -k "+who.first.Link
+		finding.Topic, finding.Remedy = "checksum", "nft list ruleset; ethtool -k "+shellword.Of(who.first.Link)
 	case trouble == noTCP || trouble == noICMP:
 		finding.Topic, finding.Remedy = "filter", "flannelctl ping --mtu "+first
 	}
@@ -196,7 +215,7 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 func (f *Facts) whereLost(peers []netip.Addr) string {
 	var here []string
 	for _, p := range f.Paths {
-		if !p.Out || !slices.Contains(peers, p.Peer) {
+		if !slices.Contains(peers, p.Peer) {
 			continue
 		}
 		found := p.Result.Unsure
@@ -213,19 +232,10 @@ func (f *Facts) whereLost(peers []netip.Addr) string {
 		return "Look first at what was found here: " + strings.Join(here, "; ")
 	}
 	if len(f.Paths) > 0 {
-		return "The rules of this host let them out. Look at the rules and routes of that host, then at firewalls and " +
+		return "The rules and routes of this host let them in and out. Look at those of that host, then at firewalls and " +
 			"routers on the way"
 	}
-	return "Look at the rules of this host and of that one, then at firewalls and routers on the way"
-}
-
-// whereBlocked says where packets that do not arrive may be lost, the likeliest first.
-func (f *Facts) whereBlocked() string {
-	if len(f.Paths) > 0 {
-		return "The rules of this host let them in and out. Look at the rules and routes of that host, then at firewalls " +
-			"on the way"
-	}
-	return "Look at the rules of this host and of that one, then at firewalls on the way"
+	return "Look at the rules and routes of this host and of that one, then at firewalls and routers on the way"
 }
 
 // smallerMTU returns the command that makes the pods' packets as small as those that pass.
@@ -242,7 +252,7 @@ func (f *Facts) smallerMTU(w node.Way, peer string) string {
 		return fmt.Sprintf("flannelctl config get | jq -c '.Backend.MTU=%d' | flannelctl config set -", r.Passes+headers)
 	}
 	return fmt.Sprintf("ip link set %s mtu %d (on every node, and in the settings that it starts with)",
-		uplink.Link, r.Passes+headers)
+		shellword.Of(uplink.Link), r.Passes+headers)
 }
 
 // carrier names the packets that a firewall has to let pass on a way to a peer; empty:

@@ -66,8 +66,8 @@ func sized(uplinkMTU, pods int) func(*testing.T, *Facts) {
 func direct(_ *testing.T, f *Facts) { f.Peers[0].Ways[0].Type = "direct" }
 
 const unanswered = " to 192.168.64.2 have no answer, nothing arrives here by it from there, and the host answers a " +
-	"ping, so it is up. Look at the rules of this host and of that one, then at firewalls on the way " +
-	"# ssh 192.168.64.2 flannelctl check\n"
+	"ping, so it is up. " + lostSomewhere +
+	" # ssh 192.168.64.2 flannelctl check\n"
 
 // peerCases are results of probes, and the findings about them.
 var peerCases = []struct {
@@ -100,10 +100,14 @@ var peerCases = []struct {
 	{"the port is blocked there", nil, []probe.Result{well, barring},
 		"warning port: probes by UDP port 8472 to 192.168.64.3 have no answer, though the probes from there arrive " +
 			"here and the host answers a ping: a firewall there drops them, or one on the way, or the answers take another " +
-			"way there # ssh 192.168.64.3 flannelctl check\n"},
+			"way there, or another host on the segment has its address too # ssh 192.168.64.3 flannelctl check\n"},
 	{"one way", nil, []probe.Result{oneway, well},
 		"warning peers: packets to 192.168.64.2 are lost, and those from there arrive. " + lostSomewhere +
 			" # flannelctl mesh --port 8081\n"},
+	{"lost by the datastore", func(_ *testing.T, f *Facts) { f.Peers[0].Lost = true }, []probe.Result{well, well},
+		"warning peers: the datastore does not hold the records of 192.168.64.2 any more, which this node serves for a " +
+			"while: look at the flags --etcd-prefix and --etcd-endpoints of this flanneld, which have to be those of the " +
+			"other nodes, then at whether the datastore has lost its data # flannelctl leases list\n"},
 	{"hosts that are down", nil, []probe.Result{cutOff, well, cutOff},
 		"warning peers: no answer from 192.168.64.2, 192.168.64.4, nor to a ping of the host, and nothing " +
 			"arrives from there: it is down, or packets are lost on the way. " + lostSomewhere + " # ping 192.168.64.2\n"},
@@ -135,7 +139,8 @@ var peerCases = []struct {
 }
 
 // lostSomewhere is the advice where no path was traced.
-const lostSomewhere = "Look at the rules of this host and of that one, then at firewalls and routers on the way"
+const lostSomewhere = "Look at the rules and routes of this host and of that one, then at firewalls and " +
+	"routers on the way"
 
 // TestPeers judges what probes have found out about the peers.
 func TestPeers(t *testing.T) {

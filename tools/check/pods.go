@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/flanneld/flannel/cni/install"
+	"github.com/flanneld/flannel/internal/shellword"
 )
 
 // poolFolder is where the CNI plugin host-local keeps a file for each address that a container has.
@@ -68,7 +69,7 @@ func (f *Facts) pools() []Finding {
 	for _, p := range f.Pools {
 		text := fmt.Sprintf("%d of the %d addresses of %s are taken by files of host-local in %s", p.Taken, size, subnet,
 			p.Path)
-		remedy := "ls " + p.Path + "; crictl pods -q --no-trunc"
+		remedy := "ls " + shellword.Of(p.Path) + "; crictl pods -q --no-trunc"
 		switch left := size - p.Taken; {
 		case left <= 0:
 			found = append(found, Finding{Level: Failure, Topic: "addresses", Remedy: remedy, Text: text + ", so no pod can " +
@@ -105,7 +106,7 @@ func (f *Facts) cniOrder() []Finding {
 		return nil
 	}
 	name := f.CNI[i]
-	return []Finding{{Level: Failure, Topic: "CNI", Remedy: "cat /etc/cni/net.d/" + name,
+	return []Finding{{Level: Failure, Topic: "CNI", Remedy: "cat " + shellword.Of("/etc/cni/net.d/"+name),
 		Text: fmt.Sprintf("the runtime takes the first file in /etc/cni/net.d, which is %s, and that one is not flannel's "+
 			"and does not name it: if its program is not in use any more, move the file away", name)}}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	rules "github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/internal/shellword"
 )
 
 // firewall judges the rules of all programs, as the daemon does.
@@ -69,6 +70,9 @@ func (f *Facts) acceptForwarded(problem string) string {
 	for _, family := range f.families() {
 		network, program := f.Network.Of(family).Network, cidr.Pick(family, "iptables", "ip6tables")
 		chain := blocking.FindStringSubmatch(problem)
+		if chain != nil && !(shellword.Plain(chain[1]) && shellword.Plain(chain[3])) {
+			return "nft list ruleset" // nft reads such a name as more than a name
+		}
 		for _, direction := range []string{"s", "d"} {
 			command := fmt.Sprintf("%s -I FORWARD -%s %s -j ACCEPT", program, direction, network)
 			if chain != nil && chain[1] != "FORWARD" {
@@ -144,7 +148,7 @@ func (f *Facts) firewalld() []Finding {
 	}
 	remedy := "firewall-cmd --permanent --zone=trusted"
 	for _, name := range untrusted {
-		remedy += " --add-interface=" + name
+		remedy += " --add-interface=" + shellword.Of(name)
 	}
 	return []Finding{{Level: Warning, Topic: "firewalld", Remedy: remedy + " && firewall-cmd --reload",
 		Text: fmt.Sprintf("firewalld runs, and %s is not in its zone trusted: it may drop packets of pods",
@@ -241,7 +245,7 @@ func (f *Facts) leftovers() []Finding {
 		for prefix, program := range otherCNI {
 			if strings.HasPrefix(l.Name, prefix) && !seen[program] {
 				seen[program] = true
-				found = append(found, Finding{Level: Warning, Topic: "CNI", Remedy: "ip -d link show " + l.Name,
+				found = append(found, Finding{Level: Warning, Topic: "CNI", Remedy: "ip -d link show " + shellword.Of(l.Name),
 					Text: fmt.Sprintf("%s left the device %s, or still runs; "+
 						"two CNI programs change each other's rules", program, l.Name)})
 			}

@@ -165,6 +165,8 @@ func (r *Rule) setTarget(option, target string, options []string) {
 		r.change = iptablesMark(options)
 	case target == "DNAT":
 		r.change = destination(valueOf(options, "--to-destination"))
+	case target == "REDIRECT":
+		r.change = destination("") // an address of the device by which the packet came
 	}
 }
 
@@ -235,7 +237,9 @@ func iptablesCondition(option, value string) condition {
 		}
 	case "--ctstate", "--state":
 		return inState(strings.Split(value, ","))
-	case "--ctstatus", "--physdev-is-bridged", "-f": // no first packet that is routed
+	case "--ctstatus":
+		return ofFirst(false)
+	case "--physdev-is-bridged", "-f": // no packet that is routed, and no fragment
 		return never
 	case "--syn":
 		return protocol("tcp")

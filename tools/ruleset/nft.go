@@ -78,6 +78,41 @@ func NFT(family cidr.Family, out []byte, iptables func(table string) bool) (Tabl
 	return all, nil
 }
 
+// Bridges names the tables of the family bridge, such as those of ebtables, whose rules or policies may drop frames.
+func Bridges(out []byte) []string {
+	var ruleset struct{ NFTables []nftObject }
+	if json.Unmarshal(out, &ruleset) != nil {
+		return nil // NFT has the error
+	}
+	var names []string
+	for _, o := range ruleset.NFTables {
+		name := ""
+		switch {
+		case o.Chain != nil && o.Chain.Family == "bridge" && o.Chain.Policy == "drop":
+			name = o.Chain.Table
+		case o.Rule != nil && o.Rule.Family == "bridge" && drops(o.Rule.Expr):
+			name = o.Rule.Table
+		}
+		if text := "the rules of the table bridge " + name; name != "" && !slices.Contains(names, text) {
+			names = append(names, text)
+		}
+	}
+	return names
+}
+
+// drops reports whether a rule may drop what it selects.
+func drops(exprs []map[string]json.RawMessage) bool {
+	for _, e := range exprs {
+		for name := range e {
+			switch name {
+			case "drop", "reject", "xt", "vmap":
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // firstDevice returns the device of a chain; empty: it is for each, or for several.
 func firstDevice(data json.RawMessage) string {
 	var name string
@@ -141,8 +176,11 @@ func (t *nftTable) rule(exprs []map[string]json.RawMessage) Rule {
 			case known:
 				r.Verdict = verdict
 				r.Target = targetOf(data)
-				if name == "dnat" {
+				switch name {
+				case "dnat":
 					r.change = nftDestination(data)
+				case "redirect":
+					r.change = destination("")
 				}
 			default:
 				r.Verdict = verdictUnknown

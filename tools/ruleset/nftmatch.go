@@ -156,7 +156,7 @@ func nftCondition(left string, values []string) condition {
 	case "ct state":
 		return inState(values)
 	case "ct status", "ct direction":
-		return answerIs(slices.Contains(values, "original"))
+		return ofFirst(slices.Contains(values, "original"))
 	case "mark":
 		if len(values) == 1 {
 			return marked(values[0])

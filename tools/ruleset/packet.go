@@ -19,6 +19,8 @@ type Packet struct {
 	MarkKnown        bool
 	// Untracked says that a rule keeps the packet from connection tracking.
 	Untracked bool
+	// Established says that the packet belongs to a connection that both sides have seen packets of.
+	Established bool
 }
 
 // answer is a truth value, or that it is not known.
@@ -162,10 +164,23 @@ func inState(states []string) condition {
 		return slices.ContainsFunc(states, func(s string) bool { return strings.EqualFold(s, state) })
 	}
 	return func(p Packet) answer {
-		if p.Untracked {
+		switch {
+		case p.Untracked:
 			return answerOf(has("untracked"))
+		case p.Established:
+			return answerOf(has("established"))
 		}
 		return answerOf(has("new"))
+	}
+}
+
+// ofFirst returns the condition with an answer for the first packet of a connection. For later ones it is not known.
+func ofFirst(is bool) condition {
+	return func(p Packet) answer {
+		if p.Established {
+			return maybe
+		}
+		return answerOf(is)
 	}
 }
 

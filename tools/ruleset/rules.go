@@ -88,8 +88,8 @@ func (t Tables) Judge(hook Hook, p Packet) Judgement {
 	for _, at := range t.atHook(hook, p) {
 		j.Accepted = "" // by an earlier chain: this one decides again
 		chain := at.table.Chains[at.name]
-		if chain.NAT && len(j.Changes) > 0 {
-			continue // a second change of addresses does not happen at one hook
+		if chain.NAT && (len(j.Changes) > 0 || p.Established) {
+			continue // the first packet of a connection meets them, and changes its addresses once at a hook
 		}
 		end := j.walk(at.table, at.name, 0)
 		if end == verdictDrop {

@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/internal/shellword"
 )
 
 // arrive finds out how the packet comes to the host.
@@ -126,7 +127,8 @@ func (w *walk) ownDown(a netip.Addr, step string) error {
 		return nil
 	}
 	name := own[0].Name
-	return w.end("link_down", step, "ip link set "+name+" up", "%s, which has the subnet of %s, is down", name, a)
+	return w.end("link_down", step, "ip link set "+shellword.Of(name)+" up",
+		"%s, which has the subnet of %s, is down", name, a)
 }
 
 // astray reports whether the route to a pod on another node is one that flannel does not
@@ -150,6 +152,11 @@ func (w *walk) astray(pod netip.Addr, way Route) bool {
 // isRouted reports whether the router of the underlay knows the way to a peer.
 func isRouted(peer node.Peer) bool {
 	return slices.ContainsFunc(peer.Ways, func(w node.Way) bool { return w.Type == "router" })
+}
+
+// isBridge reports whether a device has ports.
+func (w *walk) isBridge(link string) bool {
+	return slices.ContainsFunc(w.view.Host.Links, func(l driver.Link) bool { return l.Master == link && link != "" })
 }
 
 // isTunnel reports whether a device is one of a backend that has tunnels.

@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,7 +22,8 @@ const (
 // inner returns the traced packet as a chain sees it.
 func (w *walk) inner(out string) ruleset.Packet {
 	p := ruleset.Packet{Src: w.Flow.Src, Dst: w.Flow.Dst, In: w.in, Out: out, Proto: w.Flow.Proto, Port: w.Flow.Port,
-		SrcType: otherAddress, DstType: w.typeOf(w.Flow.Dst), Mark: w.mark, MarkKnown: !w.anyMark, Untracked: w.untracked}
+		SrcType: otherAddress, DstType: w.typeOf(w.Flow.Dst), Mark: w.mark, MarkKnown: !w.anyMark, Untracked: w.untracked,
+		Established: w.Flow.Established}
 	if w.in == "" {
 		p.SrcType = ownAddress
 	}
@@ -42,6 +45,11 @@ func (w *walk) prerouting() error {
 	}
 	if w.in == "" {
 		return nil
+	}
+	for _, frames := range w.view.Frames {
+		if l, _ := w.view.link(w.in); w.isBridge(l.Name) {
+			w.doubt("ingress", frames+", which see frames at the ports of "+l.Name)
+		}
 	}
 	if err := w.onDevice(w.in, false); err != nil {
 		return err
@@ -126,8 +134,12 @@ func (w *walk) filtered(step string, hook ruleset.Hook, p ruleset.Packet) error 
 // changed tells which rules change the packet's addresses. One to another pod must keep both.
 func (w *walk) changed(step string, j ruleset.Judgement, p ruleset.Packet) error {
 	between := w.isFlannels(p.Src) && w.isFlannels(p.Dst)
+	tunnel := step == "arrive" || step == "underlay"
 	for _, rule := range j.Changes {
 		switch {
+		case tunnel && (j.Packet.Dst != p.Dst || j.Packet.Port != p.Port):
+			return w.end("translated", step, "keep the tunnel's packets from that rule; connections that it has changed stay "+
+				"so until conntrack forgets them", "%s changes the destination of the tunnel's packet", rule)
 		case !between:
 			continue
 		case j.Packet.Dst != p.Dst:
@@ -202,17 +214,48 @@ func (w *walk) admitted(peer node.Peer) error {
 			return err
 		}
 	}
-	return nil
+	return w.secured("arrive", "in", from, own, o)
 }
 
 // sent judges the packet of a tunnel at the hooks where it leaves.
 func (w *walk) sent(from, to netip.Addr, link string, o outer) error {
 	p := ruleset.Packet{Src: from, Dst: to, Out: link, Proto: o.proto, Port: o.port,
 		SrcType: ownAddress, DstType: otherAddress, MarkKnown: true}
+	if err := w.secured("underlay", "out", from, to, o); err != nil {
+		return err
+	}
 	for _, hook := range []ruleset.Hook{ruleset.Output, ruleset.Postrouting, ruleset.Egress} {
 		if err := w.filtered("underlay", hook, p); err != nil {
 			return err
 		}
+		if err := w.rerouted(hook, &p, o); err != nil {
+			return err
+		}
 	}
-	return w.onDevice(link, true)
+	return w.onDevice(p.Out, true)
+}
+
+// rerouted asks the kernel again for the way of a tunnel's packet whose mark a rule at the hook output has changed, as
+// the kernel does itself.
+func (w *walk) rerouted(hook ruleset.Hook, p *ruleset.Packet, o outer) error {
+	after := w.view.Rules[cidr.FamilyOf(p.Dst)].Judge(hook, *p).Packet
+	if hook != ruleset.Output || !after.MarkKnown || after.Mark == p.Mark {
+		return nil
+	}
+	p.Mark = after.Mark
+	way, err := w.Route(Question{Src: p.Src, Dst: p.Dst, Mark: p.Mark, Protocol: protocolNumber(o.proto, p.Dst),
+		Port: o.port})
+	switch {
+	case err != nil && refusal(err) == "":
+		return err
+	case err != nil:
+		return w.end(refusal(err), "underlay", "look at ip rule, and at the rule that marks the packet: iptables-save -t "+
+			"mangle; nft list ruleset", "a rule gives the tunnel's packet the mark %#x, with which the kernel has no way to "+
+			"the host %s: %v", p.Mark, p.Dst, err)
+	case way.Link != p.Out:
+		w.doubt("underlay", fmt.Sprintf("a rule gives the tunnel's packet the mark %#x, with which it leaves by %s: %s",
+			p.Mark, way.Link, cmp.Or(w.ruleOf(way), "another route")))
+		p.Out = way.Link
+	}
+	return nil
 }

@@ -107,3 +107,74 @@ func TestReadingTheRules(t *testing.T) {
 		}
 	}
 }
+
+// Packets of a connection that has begun, and those of a tunnel whose addresses a rule changes, end where Linux ends
+// them.
+func TestEndsOfOtherPackets(t *testing.T) {
+	const filter = "*filter\n:FORWARD ACCEPT [0:0]\n"
+	const nat = "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
+	for _, c := range []struct {
+		name, rules, src, dst string
+		established           bool
+		reason, step          string
+	}{
+		{"answers are dropped", filter + "-A FORWARD -m conntrack --ctstate ESTABLISHED -j DROP\n", "10.5.1.7", "10.5.2.7",
+			true, "fw_drop", "filter"},
+		{"new packets pass them", filter + "-A FORWARD -m conntrack --ctstate ESTABLISHED -j DROP\n", "10.5.1.7",
+			"10.5.2.7", false, "", "leave"},
+		{"answers pass a rule about new ones", filter + "-A FORWARD -m conntrack --ctstate NEW -j DROP\n", "10.5.1.7",
+			"10.5.2.7", true, "", "leave"},
+		{"answers meet no rule of the table nat", nat + "-A PREROUTING -j DNAT --to-destination 10.5.2.9\n", "10.5.1.7",
+			"10.5.2.7", true, "", "leave"},
+		{"pods are led to the host", nat + "-A PREROUTING -i cni0 -j REDIRECT\n", "10.5.1.7", "10.5.2.7", false,
+			"translated", "prerouting"},
+		{"the tunnel is led elsewhere", nat + "-A OUTPUT -p udp --dport 8472 -j DNAT --to-destination 192.168.64.9\n",
+			"10.5.1.7", "10.5.2.7", false, "translated", "underlay"},
+		{"the tunnel is led to another port", nat + "-A PREROUTING -p udp --dport 8472 -j REDIRECT --to-ports 9\n",
+			"10.5.2.7", "10.5.1.7", false, "translated", "arrive"},
+	} {
+		k := healthy(t)
+		k.routes["192.168.64.2"] = Route{Link: "eth0", Src: addr("192.168.64.1")}
+		k.view.Rules[cidr.V4] = ruleset.IPTables("iptables", c.rules)
+		r, err := Walk(t.Context(), k, Flow{Src: addr(c.src), Dst: addr(c.dst), Size: 84, Proto: "icmp",
+			Established: c.established}, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := r.Hops[len(r.Hops)-1]; r.Reason != c.reason || last.Step != c.step {
+			t.Errorf("%s, want %q at %q:\n%s", c.name, c.reason, c.step, text(t, r))
+		}
+	}
+}
+
+// A mark that a rule gives the tunnel's packet leads it by another route, as far as known to where it belongs.
+func TestMarkOfTheTunnel(t *testing.T) {
+	const mark = "*mangle\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -p udp --dport 8472 -j MARK --set-mark 0x9\n"
+	k := &markedKernel{fakeKernel: healthy(t)}
+	k.routes["192.168.64.2"] = Route{Link: "eth0", Src: addr("192.168.64.1")}
+	k.view.Rules[cidr.V4] = ruleset.IPTables("iptables", mark)
+	if r := trace(t, k, "10.5.1.7", "10.5.2.7", 84); r.Reason != "blackhole" || r.Hops[len(r.Hops)-1].Step != "underlay" {
+		t.Errorf("the way with the mark drops it: %s", text(t, r))
+	}
+	k.other = "ts0"
+	r := trace(t, k, "10.5.1.7", "10.5.2.7", 84)
+	if len(r.Unsure) != 1 || !strings.Contains(r.Unsure[0], "leaves by ts0") {
+		t.Errorf("another device: %s", text(t, r))
+	}
+}
+
+// markedKernel has another way for packets with a mark, or none.
+type markedKernel struct {
+	*fakeKernel
+	other string
+}
+
+func (k *markedKernel) Route(q Question) (Route, error) {
+	switch {
+	case q.Mark == 0:
+		return k.fakeKernel.Route(q)
+	case k.other == "":
+		return Route{}, ErrBlackhole
+	}
+	return Route{Link: k.other, Table: 60}, nil
+}

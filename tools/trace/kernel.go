@@ -78,6 +78,9 @@ type View struct {
 	// Rules are those of all programs, for each family, as far as they can be read.
 	Rules  [2]ruleset.Tables
 	Unread []string // why rules could not be read
+	// Frames names the tables whose rules drop frames at the ports of bridges.
+	Frames   []string
+	Security []SecurityRule // policies of IPsec of all programs
 	// Policies are the rules by which the kernel chooses a table of routes, in its order.
 	Policies [2][]PolicyRule
 }

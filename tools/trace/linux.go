@@ -49,7 +49,8 @@ func (k *Linux) View(ctx context.Context, networks []netip.Prefix) (*View, error
 		k.rules = k.readRules(ctx)
 	}
 	v.Rules, v.Policies = k.rules.tables, k.rules.policies
-	v.Unread = k.rules.unread
+	v.Unread, v.Security = k.rules.unread, k.rules.security
+	v.Frames = k.rules.frames
 	return v, nil
 }
 

@@ -17,6 +17,8 @@ import (
 type programRules struct {
 	tables   [2]ruleset.Tables
 	policies [2][]PolicyRule
+	security []SecurityRule
+	frames   []string
 	unread   []string
 }
 
@@ -34,7 +36,9 @@ func (k *Linux) readRules(ctx context.Context) *programRules {
 		}
 		return out
 	}
+	v.security = k.readSecurity(ctx)
 	nft := read("nft", "-j", "list", "ruleset")
+	v.frames = ruleset.Bridges(nft)
 	for _, f := range cidr.Families {
 		program := cidr.Pick(f, "iptables", "ip6tables")
 		converted := read(program + "-nft-save")
@@ -65,11 +69,11 @@ func parsePolicies(text string) []PolicyRule {
 	var all []PolicyRule
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
-		i := slices.Index(words, "lookup")
-		if i < 0 || i+1 >= len(words) {
-			continue // it drops packets, or jumps to another rule
+		table, err := strconv.ParseUint(wordAfter(words, "lookup"), 10, 32)
+		if err != nil {
+			table = 0 // it drops packets, or jumps to another rule
 		}
-		if table, err := strconv.ParseUint(words[i+1], 10, 32); err == nil {
+		if len(words) > 0 {
 			all = append(all, PolicyRule{uint32(table), strings.Join(words, " ")})
 		}
 	}

@@ -19,6 +19,8 @@ type Flow struct {
 	// them; empty and 0: not known.
 	Proto string `json:"Proto"`
 	Port  uint16 `json:"Port"`
+	// Established says that the packet belongs to a connection that has begun; false: it begins one.
+	Established bool `json:"-"`
 }
 
 // Command returns the command that traces the packet on another host.

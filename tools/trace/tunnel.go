@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/internal/shellword"
 )
 
 // The bytes that tunnels add in front of a packet, over IPv4 and over IPv6 (interop 6.0).
@@ -145,7 +146,7 @@ func (w *walk) underlay(to, from netip.Addr, extra headers, o outer, what string
 	link, ok := w.view.link(way.Link)
 	switch {
 	case !ok || !link.Up:
-		return w.end("link_down", "underlay", "ip link set "+way.Link+" up", "%s is down", way.Link)
+		return w.end("link_down", "underlay", "ip link set "+shellword.Of(way.Link)+" up", "%s is down", way.Link)
 	case size > link.MTU:
 		w.note("underlay", "%s takes %d bytes: the packet is cut into two, which some networks drop; "+
 			"set MTU in the Backend, or a smaller one for pods", way.Link, link.MTU)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -16,6 +17,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/reconcile"
+	"github.com/flanneld/flannel/internal/shellword"
 	"github.com/flanneld/flannel/tools/ruleset"
 )
 
@@ -51,8 +53,8 @@ func Walk(ctx context.Context, k Kernel, flow Flow, known Known) (*Result, error
 		return nil, err
 	}
 	w := &walk{Kernel: k, view: view, known: known, Result: &Result{Flow: flow}, family: cidr.FamilyOf(flow.Dst)}
-	for _, step := range []func() error{w.arrive, w.prerouting, w.forward, w.route, w.filter, w.policy, w.device,
-		w.carry} {
+	for _, step := range []func() error{w.arrive, w.prerouting, w.forward, w.route, w.policies, w.filter, w.policy,
+		w.device, w.carry} {
 		err := step()
 		if errors.Is(err, errOver) {
 			return w.Result, nil
@@ -146,7 +148,7 @@ func (w *walk) forward() error {
 	}
 	link, ok := w.view.link(w.in)
 	if ok && link.NoForwarding[w.family] {
-		return w.end("no_forwarding", "forward", "sysctl -w "+w.forwardingOf(w.in)+"=1",
+		return w.end("no_forwarding", "forward", "sysctl -w "+shellword.Of(w.forwardingOf(w.in)+"=1"),
 			"this host forwards no %s packet that comes in by %s", w.family, w.in)
 	}
 	if len(w.view.Rules[w.family]) > 0 {
@@ -202,6 +204,9 @@ func (w *walk) route() error {
 		if err := w.filtered("filter", ruleset.Input, w.inner("")); err != nil {
 			return err
 		}
+		if err := w.pass("in"); err != nil {
+			return err
+		}
 		return w.arrived("route", "%s is an address of this host", w.Flow.Dst)
 	}
 	if err := w.ownDown(w.Flow.Dst, "route"); err != nil {
@@ -221,8 +226,9 @@ func (w *walk) route() error {
 
 // The kernel's own tables of routes.
 const (
-	tableMain  = 254
-	tableLocal = 255
+	tableDefault = 253
+	tableMain    = 254
+	tableLocal   = 255
 )
 
 // ruleOf names the rule and the table by which the kernel chose a way, empty for its own tables.
@@ -268,12 +274,30 @@ func (w *walk) lostRemedy() string {
 			}
 			if r, ok := w.view.State.Routes.Get(dataplane.RouteKey{Dst: s}); ok && r.Kind == dataplane.Unicast {
 				return fmt.Sprintf("flannel's route to %s stands, and another program's rule or route comes first: "+
-					"ip rule; ip route show table all", s)
+					"ip rule; ip route show table all%s", s, w.foreignRules())
 			}
 			return heals
 		}
 	}
+	if w.isOwn(w.Flow.Dst) {
+		return "another program's rule or route comes before that of the device with this subnet: ip rule; ip route show " +
+			"table all" + w.foreignRules()
+	}
 	return "no node that flanneld knows of has this address: flannelctl peers lists them"
+}
+
+// foreignRules lists the rules of ip rule that the kernel does not make itself.
+func (w *walk) foreignRules() string {
+	var foreign []string
+	for _, r := range w.view.Policies[w.family] {
+		if !slices.Contains([]uint32{tableLocal, tableMain, tableDefault}, r.Table) {
+			foreign = append(foreign, strconv.Quote(r.Text))
+		}
+	}
+	if len(foreign) == 0 {
+		return ""
+	}
+	return ". ip rule has " + strings.Join(foreign[:min(len(foreign), 4)], ", ")
 }
 
 // refusal returns the reason of an error with which a kernel drops packets, or "".
@@ -301,6 +325,8 @@ func (w *walk) policy() error {
 	switch {
 	case first == nil || first.Action == dataplane.Allow:
 		return nil
+	case first.Action == dataplane.Block && first.Priority != dataplane.PriorityBlock:
+		return w.end("xfrm_blocked", "policy", foreignPolicy, "an IPsec policy of another program blocks it: %s", first)
 	case first.Action == dataplane.Block:
 		return w.end("xfrm_blocked", "policy", "flannelctl peers says whether the peer is served; "+heals,
 			"an IPsec policy blocks it: no node is known that has %s", w.Flow.Dst)
