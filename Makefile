@@ -325,6 +325,13 @@ test-packages: packages bin/testsum ## the packages for plain hosts: contents, r
 	FLANNEL_PACKAGES='$(CURDIR)/bin/packages' FLANNEL_PACKAGES_AGAIN='$(CURDIR)/bin/packages/again' \
 		CGO_ENABLED=0 bin/testsum -results '$(RESULTS)' -- -vet=off -count=1 ./deploy/packages
 
+# What reads and writes the bytes of packets, records and netlink.
+CODECS = ./core/backend/... ./core/cidr ./core/config ./core/dataplane ./core/lease ./core/probe ./core/subnetfile ./core/udppath ./drivers/linux/internal/nl
+.PHONY: test-endian
+test-endian: ## the codecs and the udp backend's packet path on a big-endian processor, s390x in QEMU's emulation: a minute (apt-get install qemu-user-static)
+	@command -v qemu-s390x-static >/dev/null || { echo "test-endian needs qemu-s390x-static: apt-get install qemu-user-static" >&2; exit 1; }
+	@GOARCH=s390x CGO_ENABLED=0 $(GO) test -short -vet=off -exec qemu-s390x-static $(CODECS)
+
 # etcd 3.5 is the last one with the API v2. It comes from a module of its own, since this one has a later etcd.
 bin/etcd-v2: tools/etcdv2/go.mod
 	@echo "building etcd 3.5: a minute the first time, seconds from then on"
