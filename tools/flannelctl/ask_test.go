@@ -69,7 +69,7 @@ func TestDaemonsInTrouble(t *testing.T) {
 	} {
 		t.Run(c.daemon+" "+c.args, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "page.html")
-			args := strings.Fields(strings.ReplaceAll(c.args, "FILE", file))
+			args := arguments(strings.ReplaceAll(c.args, "FILE", file))
 			subnetFile := fakeDaemon(t, map[string]string{control.StatusPage: statuses[c.daemon]})
 			status, stdout, stderr := call(append(args, "--subnet-file", subnetFile)...)
 			if status != c.status {
@@ -120,7 +120,7 @@ func TestCommandsThatAsk(t *testing.T) {
 		{"version", gone, statusOK, "flanneld    does not answer"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			args := append(strings.Fields(c.args), "--subnet-file", c.subnetFile)
+			args := append(arguments(c.args), "--subnet-file", c.subnetFile)
 			status, stdout, stderr := call(args...)
 			if status != c.status || !strings.Contains(stdout+stderr, c.says) {
 				t.Errorf("status %d, want %d; printed %q; errors %q", status, c.status, stdout, stderr)

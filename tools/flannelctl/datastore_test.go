@@ -307,7 +307,7 @@ func TestEnvironmentThatDoesNotParse(t *testing.T) {
 	t.Setenv("FLANNELD_KUBE_SUBNET_MGR", "perhaps")
 	conf := write(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	for args, want := range map[string]int{"version": 0, "config validate " + conf: 1} {
-		_, _, stderr := call(strings.Fields(args)...)
+		_, _, stderr := call(arguments(args)...)
 		if got := strings.Count(stderr, "FLANNELD_KUBE_SUBNET_MGR is ignored"); got != want {
 			t.Errorf("%s names the variable %d times, want %d:\n%s", args, got, want, stderr)
 		}

@@ -66,7 +66,7 @@ func (p dockerProgram) outcomeOf(t *testing.T, env, args string) dockerCall {
 			t.Fatal(err)
 		}
 	}
-	status, stdout, stderr := p(append([]string{"-f", envFile, "-d", out}, strings.Fields(args)...))
+	status, stdout, stderr := p(append([]string{"-f", envFile, "-d", out}, arguments(args)...))
 	if stdout != "" {
 		t.Errorf("printed %q", stdout)
 	}

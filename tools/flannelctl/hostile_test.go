@@ -84,7 +84,7 @@ func TestHostileAnswers(t *testing.T) {
 				if command == "diff" {
 					file = diffFile
 				}
-				_, stdout, stderr := call(strings.Fields(command + format + " --subnet-file " + file)...)
+				_, stdout, stderr := call(arguments(command + format + " --subnet-file " + file)...)
 				if stdout == "" {
 					t.Fatalf("printed nothing: %s", stderr)
 				}

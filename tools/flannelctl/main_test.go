@@ -20,6 +20,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// arguments splits a command line at spaces, except those in the name of the folder for temporary files.
+func arguments(line string) []string {
+	const stand = "\x01"
+	args := strings.Fields(strings.ReplaceAll(line, os.TempDir(), stand))
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], stand, os.TempDir())
+	}
+	return args
+}
+
 // call runs flannelctl and returns its exit status and what it printed.
 func call(args ...string) (status int, stdout, stderr string) { return callAt(0, args...) }
 
@@ -61,7 +71,7 @@ func TestExitStatus(t *testing.T) {
 		{"completion fish", statusOK, "fish completion", ""},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			status, stdout, stderr := call(strings.Fields(c.args)...)
+			status, stdout, stderr := call(arguments(c.args)...)
 			if status != c.status || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("status %d, want %d; printed %q; errors %q", status, c.status, stdout, stderr)
 			}

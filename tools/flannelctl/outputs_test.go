@@ -81,7 +81,7 @@ func TestOutputsFitTheirSchemas(t *testing.T) {
 	} {
 		ran[c.command] = true
 		t.Run(c.command+c.flags, func(t *testing.T) {
-			status, stdout, stderr := call(strings.Fields(c.command + c.flags + " -o json")...)
+			status, stdout, stderr := call(arguments(c.command + c.flags + " -o json")...)
 			if status > statusTrouble || stdout == "" {
 				t.Fatalf("status %d: %s", status, stderr)
 			}
