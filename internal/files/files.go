@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempts is how often Replace starts again after another process has removed its temporary file as a leftover: between
-// its creation and its lock, which on a busy machine is long enough to happen several times in a row.
+// attempts is how often Replace starts again after another process has removed its temporary file as a leftover. That
+// happens between its creation and its lock, and on a busy machine several times in a row.
 const attempts = 100
 
 // errTaken means that another process has just opened the temporary file, to remove it.

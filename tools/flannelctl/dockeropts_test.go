@@ -46,6 +46,7 @@ func eachDockerProgram(t *testing.T, test func(*testing.T, dockerProgram)) {
 				line := append(append(shell[1:len(shell):len(shell)], dockerScript), args...)
 				var stdout, stderr bytes.Buffer
 				cmd := exec.Command(shell[0], line...)
+				cmd.Env = append(os.Environ(), "LC_ALL=C") // bash warns of a language that the machine lacks
 				cmd.Stdout, cmd.Stderr = &stdout, &stderr
 				if err := cmd.Run(); cmd.ProcessState == nil {
 					t.Fatal(err)

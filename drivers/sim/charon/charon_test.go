@@ -58,14 +58,6 @@ func (p *pair) apply(i int, psk string, ops ...string) []error {
 	return p.lanes[i].Apply(context.Background(), parsed)
 }
 
-// key names the connection of a host.
-func (p *pair) key(i int) dataplane.ConnKey {
-	for k := range p.lanes[i].child.conns {
-		return k
-	}
-	return dataplane.ConnKey{}
-}
-
 // run starts a daemon and loads all it needs.
 func (p *pair) run(t *testing.T, i int, psk, esp string) {
 	t.Helper()
@@ -178,6 +170,3 @@ func TestErrors(t *testing.T) {
 		t.Error(errs)
 	}
 }
-
-// slow delays what a host sends from now on.
-func (p *pair) slow(i int, latency time.Duration) { p.segment.Wires()[i].Latency = latency }

@@ -13,8 +13,6 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-const testConfig = `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`
-
 func testKey(i int) lease.Key {
 	return lease.Key{V4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, byte(i), 0}), 24)}
 }

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"encoding/base64"
 	"net/netip"
 	"slices"
 	"strings"
@@ -99,38 +98,6 @@ func plain(config string) Host {
 	h.Blackhole = false
 	return h
 }
-
-// demandCase is a host with its records, and the objects that it must hold.
-type demandCase struct {
-	host Host
-	own  lease.Lease
-	peer []lease.Lease
-	want string
-}
-
-func checkDemanded(t *testing.T, cases map[string]demandCase) {
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			want := demanded(t, c.host, c.own, c.peer...).want
-			clear(want.Chains)
-			if diff := cmp.Diff(sorted(c.want), sorted(want.Dump())); diff != "" {
-				t.Errorf("demanded (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// keyText returns the public key that is one letter 32 times.
-func keyText(letter string) string {
-	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
-}
-
-// wireguardRecord returns the attributes of a node with such a public key.
-func wireguardRecord(addr, letter string) string {
-	return `{"PublicIP":"` + addr + `","BackendType":"wireguard","BackendData":{"PublicKey":"` + keyText(letter) + `"}}`
-}
-
-func sorted(text string) []string { return slices.Sorted(strings.Lines(text)) }
 
 // TestUnknownBackend checks that the oracle refuses a backend whose objects it does not
 // know: an empty demand would let every host pass.

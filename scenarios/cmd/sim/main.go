@@ -54,7 +54,7 @@ func main() {
 	flag.StringVar(&o.NextHops, "nexthops", "", "always or never; empty: as the seed draws it")
 	flag.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
 	flag.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
-	flag.BoolVar(&o.hashes, "hashes", false, "print the trace hash of each seed; the number of a seed decides its kind of cluster")
+	flag.BoolVar(&o.hashes, "hashes", false, "print the trace hash of each seed, whose number decides its kind of cluster")
 	flag.BoolVar(&o.lines, "lines", false, "print the trace of -seed, of the kind that -hashes gives it")
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
 	flag.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
