@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ import (
 // more than there are cores, since a lab waits for its kernel most of the time. A lab on the one
 // processor of an emulated machine waits for a third of the time.
 const (
-	atOnce     = 4
+	atOnce     = 6
 	atOnceInVM = 2
 )
 
@@ -71,7 +72,7 @@ func TestScenarios(t *testing.T) {
 			if world != "sim" {
 				_, _ = c.daemon() // the build is no part of a file's time; each file reports its error
 			}
-			for _, file := range c.files {
+			for _, file := range longestFirst(t, c.files) {
 				t.Run(scenarioName(file), func(t *testing.T) {
 					if world != "vm" || !countsLost(readFile(t, file)) {
 						t.Parallel()
@@ -85,6 +86,26 @@ func TestScenarios(t *testing.T) {
 		})
 	}
 }
+
+// longestFirst sorts files by the time that they let pass, so that no long one is left for the end. Other files keep
+// their order.
+func longestFirst(t *testing.T, files []string) []string {
+	t.Helper()
+	passes := map[string]time.Duration{}
+	for _, file := range files {
+		for _, line := range passed.FindAllStringSubmatch(readFile(t, file), -1) {
+			d, err := time.ParseDuration(line[1])
+			if err == nil { // else the scenario itself reports it
+				passes[file] += d
+			}
+		}
+	}
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(passes[b], passes[a]) })
+	return files
+}
+
+var passed = regexp.MustCompile(`(?m)^pass (\S+)`)
 
 // countsLost reports whether a scenario counts the lost packets of a stream. On the one processor of
 // an emulated machine another scenario would add to them, so this one is played alone.
