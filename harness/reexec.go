@@ -13,6 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
 const (
@@ -30,9 +32,39 @@ const (
 // Main is the TestMain of a package that builds labs:
 //
 //	func TestMain(m *testing.M) { harness.Main(m) }
+//
+// An ordinary user whom the kernel refuses user namespaces has all tests of the package skipped.
 func Main(m interface{ Run() int }) {
-	Reexec()
+	if err := enter(); err != nil {
+		os.Exit(linuxtest.SkipAll(err.Error()))
+	}
 	os.Exit(m.Run())
+}
+
+// MainWithout is Main of a package with tests that need no lab. Where there can be none they run all the same, and the
+// others ask [Refused] and skip.
+func MainWithout(m interface{ Run() int }) {
+	refused = enter()
+	os.Exit(m.Run())
+}
+
+// refused says why this process can build no lab.
+var refused error
+
+// Refused says why a program with [MainWithout] can build no lab; nil: it can.
+func Refused() error { return refused }
+
+// enter is Reexec that returns if an ordinary user is refused namespaces.
+func enter() error {
+	if child(os.Args[0]) == nil && os.Getenv(stageEnv) == "" && os.Geteuid() != 0 {
+		status, err := runAgain()
+		if err != nil {
+			return err
+		}
+		os.Exit(status)
+	}
+	Reexec()
+	return nil
 }
 
 // Reexec moves the program into namespaces in which it may build labs. It must be
@@ -130,6 +162,10 @@ func explain(err error, userns bool) error {
 // settle prepares the namespaces: no mount made here shows outside.
 func settle() error {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if errors.Is(err, unix.EINVAL) {
+		return errors.New("the root of this chroot is no mount point, so mounts here would show outside: before chroot, " +
+			"mount --bind its directory on itself")
+	}
 	if err == nil {
 		err = unix.Mount("flannel-lab", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700")
 	}

@@ -2,6 +2,7 @@ package linuxtest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,10 +34,20 @@ func Main(m *testing.M) {
 	}
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
-		fmt.Fprintf(os.Stderr, "cannot run in a user namespace: %v; run as root or allow unprivileged user namespaces\n", err)
-		os.Exit(1)
+		os.Exit(SkipAll(fmt.Sprintf("user namespaces are refused here (%v): run as root, or allow them", err)))
 	}
 	os.Exit(cmd.ProcessState.ExitCode())
+}
+
+// SkipAll stands for all tests of a package that this machine refuses: one skipped test with the reason. It returns the
+// exit status.
+func SkipAll(reason string) int {
+	flag.Parse()
+	all := testing.InternalTest{Name: "TestInNamespaces", F: func(t *testing.T) { t.Skip(reason) }}
+	if !testing.RunTests(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{all}) {
+		return 1
+	}
+	return 0
 }
 
 // newNamespace makes a network namespace that lives as long as its handle.
