@@ -36,3 +36,23 @@ func TestHostileWritesAreDrawn(t *testing.T) {
 		}
 	}
 }
+
+// TestHarmed holds what counts as a difference between two runs: nothing about the record of a departed host that one
+// of them alone still has, nor about forged subnets.
+func TestHarmed(t *testing.T) {
+	gone, other := "route <fd00:64::2.v6>/64 dev flannel-v6.1", "route <n2>/24 dev flannel.1"
+	remembers := func(lines ...string) harvest { return harvest{departed: {"fd00:64::2"}, "n1": lines} }
+	for name, c := range map[string]struct {
+		run, calm harvest
+		harmed    bool
+	}{
+		"departed in one run":     {remembers(gone), harvest{"n1": nil}, false},
+		"departed in neither run": {remembers(), remembers(gone), true},
+		"peer lost":               {harvest{"n1": nil}, harvest{"n1": {other}}, true},
+		"forged":                  {harvest{"n1": {"route 10.5.200.0/24 dev flannel.1"}}, harvest{"n1": nil}, false},
+	} {
+		if got := c.run.harmed(c.calm, []string{"10.5.200.0/24"}); (got != "") != c.harmed {
+			t.Errorf("%s: harmed returns %q", name, got)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,12 +17,21 @@ import (
 )
 
 // harvest holds for each node what records of others must not change (rule T1, docs/security.md): its readiness, its
-// MTU, its files, and its part of the kernel, in lines without random values.
+// MTU, its files, and its part of the kernel, in lines without random values. Under departed it holds the owners of
+// records that are no nodes.
 type harvest map[string][]string
+
+const departed = ""
 
 // reap reads the harvest of a world at rest.
 func reap(session *lang.Session, world *simworld.World, nodes int) harvest {
 	h := harvest{}
+	for line := range strings.Lines(session.Run(&datadriven.TestData{Cmd: "leases"})) {
+		owner := strings.Fields(line)[0]
+		if _, err := netip.ParseAddr(owner); err == nil {
+			h[departed] = append(h[departed], owner)
+		}
+	}
 	for i := range nodes {
 		name := fmt.Sprintf("n%d", i+1)
 		n, err := world.Node(name)
@@ -98,8 +108,13 @@ func saved(world *simworld.World, name string) []string {
 }
 
 // harmed compares a harvest with the one of the same run without hostile records, and returns the first difference in a
-// sentence, or "". A node may have routes to the subnets of hostile records.
+// sentence, or "". A node may have routes to the subnets of hostile records. The runs end at different times, so the
+// lease of a host that is no more may have ended in one of them alone.
 func (h harvest) harmed(calm harvest, forged []string) string {
+	here, there := differ(h[departed], calm[departed])
+	for _, owner := range slices.Concat(here, there) {
+		forged = append(forged, "<"+owner+">", "<"+owner+".")
+	}
 	for _, name := range sortedNames(calm) {
 		extra, missing := differ(h[name], calm[name])
 		if !hasMarks(h[name]) || !hasMarks(calm[name]) {
@@ -158,7 +173,9 @@ func forgedWords(session *lang.Session) []string {
 func sortedNames(h harvest) []string {
 	var names []string
 	for name := range h {
-		names = append(names, name)
+		if name != departed {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return names
