@@ -37,6 +37,9 @@ func (n *Node) followUplink() {
 		return
 	}
 	n.reportUplink(up, d)
+	if up != h.uplink && !n.hostLane().fresh { // time has changed the choice, and no look
+		n.hostLane().outdated(n.now)
+	}
 	h.choice, h.choiceKey = d.Memory, fmt.Sprint(d.Used, d.Left, d.Beside)
 	h.uplink, h.noUplink = up, d.Trouble
 	clear(h.keepMTU) // the uplink may carry more now

@@ -42,6 +42,11 @@ func (n *Node) disturbed() {
 	n.follows.sound, n.follows.touchedAt = false, n.all.elapsed()
 }
 
+// remakes notes that the node is about to change a device: it deletes that and makes it again.
+func (f *follower) remakes(now time.Duration) {
+	f.touchedAt = max(f.touchedAt, now+changeBound-driftBound)
+}
+
 // wasRefused notes that the kernel refused an op: a pause follows. A refusal
 // without a fault does not excuse the node forever.
 func (n *Node) wasRefused(byFault bool) {
@@ -79,8 +84,7 @@ func (n *Node) checkChange(now time.Duration) error {
 	}
 	if snap := n.client.View().Snapshot; snap != f.snap || n.key != f.key || n.config != f.config {
 		if f.snap != nil && (snap.Config.Revision != f.snap.Config.Revision || n.config != f.config) {
-			// A changed device is deleted and made again.
-			f.touchedAt = max(f.touchedAt, now+changeBound-driftBound)
+			f.remakes(now)
 		}
 		// A host with several networks keeps no device by a former config that another one wants.
 		anew := n.config != f.config && n.all.about.Apart != nil
@@ -176,6 +180,9 @@ func (n *Node) missingIn(asked *lease.Snapshot, read reading) (short []string, k
 	if own, _ := n.steady(asked); !i.fitsConfig(text, own.Key) {
 		return nil, false // it is about to take another subnet
 	}
+	if n.usesLostAddress(host.Uplink) {
+		return nil, false
+	}
 	for _, host.Uplink = range n.uplinks(host.Uplink) {
 		less, judged := n.lacks(host, asked, read)
 		if judged && (!known || len(less) < len(short)) {
@@ -205,6 +212,16 @@ func (n *Node) uplinks(up oracle.Uplink) []oracle.Uplink {
 		}
 	}
 	return all
+}
+
+// usesLostAddress reports whether a node behind a router uses an address that its host has no more: it keeps one for
+// some time. The record of a node that is not behind a router shows that.
+func (n *Node) usesLostAddress(up oracle.Uplink) bool {
+	used, has := n.Daemon.Status().Uplink, n.addresses()
+	return slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
+		a := used.Addr(f)
+		return up.Public[f] != up.Addr[f] && a.IsValid() && !slices.Contains(has, a)
+	})
 }
 
 // lacks names the objects that a host lacks, with the given address of its uplink

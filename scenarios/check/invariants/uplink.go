@@ -54,14 +54,16 @@ var ownAddress = regexp.MustCompile(`, (\S+), public`)
 // noteMoves follows the moves that a node reports.
 func (n *Node) noteMoves(events []node.Event) {
 	for _, e := range events {
-		m := movedFrom.FindStringSubmatch(e.Text)
-		switch {
-		case e.Kind != "uplink-moved":
+		if e.Kind != "uplink-moved" {
 			continue
-		case m == nil:
+		}
+		m := movedFrom.FindStringSubmatch(e.Text)
+		if m == nil {
 			n.all.broken("uplink-returns", "%s reports a move that names no former uplink: %s", n.name, e.Text)
 			continue
-		case m[3] == n.left.link || m[3] == m[1]:
+		}
+		n.follows.remakes(n.all.elapsed())
+		if m[3] == n.left.link || m[3] == m[1] {
 			n.left = left{} // it is back, or has another address
 			n.published.stayed = [2]bool{}
 			continue
