@@ -173,6 +173,7 @@ func (o *options) runNode(ctx context.Context, options agent.Options) node.Exit 
 
 	options.Node, options.SubnetFile = o.nodeOptions(), o.subnetFile
 	options.StateFile, options.FormerStateFile = o.statePaths()
+	options.PodBridges = o.cni.PodBridges
 	runner, warning := commands.New(hostpaths.Record(options.StateFile))
 	if warning != nil {
 		klog.Warning(warning)

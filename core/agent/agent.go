@@ -27,6 +27,9 @@ type Options struct {
 
 	SubnetFile string // where the node's subnet is announced to CNI plugins
 	StateFile  string // where the last good snapshot is kept; empty: nowhere
+	// PodBridges returns the bridges that the host's CNI configuration names for pods; nil: none is known. It is called
+	// with each look at the host.
+	PodBridges func() []string
 	// FormerStateFile is read instead if there is no StateFile yet: earlier
 	// releases kept the state there.
 	FormerStateFile string

@@ -152,6 +152,9 @@ func (a *agent) look(ctx context.Context, lane driver.Lane, look node.Look) (l n
 	l.Seen, l.Err = lane.Look(ctx, look.Extent)
 	if l.Err == nil && look.SubnetFile {
 		l.SubnetFile, _ = os.ReadFile(a.opts.SubnetFile) // an unreadable file counts as absent
+		if a.opts.PodBridges != nil {
+			l.PodBridges = a.opts.PodBridges()
+		}
 	}
 	return l
 }

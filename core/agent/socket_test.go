@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -241,5 +242,29 @@ func TestSocketOfALongName(t *testing.T) {
 	defer s.Close()
 	if body, err := askAt(path); err != nil || !strings.Contains(body, `"Version": "v7"`) {
 		t.Errorf("%q, %v", body, err)
+	}
+}
+
+// Each look at the host tells the node which bridges the CNI configuration names.
+func TestLookReadsBridges(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got []string
+	n := &fakeNode{react: func(turn int, in node.Input) node.Effects {
+		if turn == 0 {
+			return node.Effects{Lanes: onHost(node.LaneEffects{Look: &node.Look{SubnetFile: true}})}
+		}
+		if looked := in.Lanes[node.HostLane].Looked; looked != nil {
+			got = looked.PodBridges
+			cancel()
+		}
+		return node.Effects{}
+	}}
+	run(ctx, Options{
+		Lanes: [node.LaneCount]driver.Lane{node.HostLane: &fakeHost{}}, Store: &fakeStore{}, Health: &Health{},
+		Log: func(node.Event) {}, PodBridges: func() []string { return []string{"pods0"} },
+	}, n)
+	if !slices.Equal(got, []string{"pods0"}) {
+		t.Errorf("the node learns of %q, want pods0", got)
 	}
 }

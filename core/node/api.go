@@ -69,6 +69,9 @@ type LaneInput struct {
 type Looked struct {
 	Seen       driver.Observation // meaningless with an error
 	SubnetFile []byte             // if the Look asked for it; nil if it cannot be read
+	// PodBridges are the bridges that the host's CNI configuration names for pods of flannel, if the Look asked for the
+	// subnet file.
+	PodBridges []string
 	Err        error
 }
 

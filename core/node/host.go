@@ -110,10 +110,11 @@ func (p hostPart) look() Look {
 func (p hostPart) take(looked Looked) {
 	n, h := p.n, &p.n.host
 	facts := looked.Seen.Facts.(driver.HostFacts)
-	changed := !h.facts.Equal(facts)
+	changed := !h.facts.Equal(facts) || !slices.Equal(h.podBridges, looked.PodBridges)
 	// After a failed choice, and with new facts, the node chooses the uplink again.
 	h.chosen = h.chosen && h.noUplink == nil && !changed
 	h.facts, h.have = facts, looked.Seen.State
+	h.podBridges = looked.PodBridges
 	h.looked = true
 	n.recallDevices()
 	n.settleRefused()

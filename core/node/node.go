@@ -90,6 +90,7 @@ type hostState struct {
 	noUplink   error         // why no uplink could be chosen at the last look, or why the one in use is not in order
 	// unreachable says why the address of --iface-can-reach cannot be reached, or is empty.
 	unreachable string
+	podBridges  []string  // as of the last look
 	uplinkDown  string    // as the function of this name returned
 	checksums   checksums // what probes show of the network card
 	nextHops    bool      // IPv4 routes use next-hop objects

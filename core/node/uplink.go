@@ -121,7 +121,7 @@ func pins(u uplink.Uplink) string {
 // ownOnHost returns what on the host belongs to this overlay or another one of the host.
 func (n *Node) ownOnHost() uplink.Own {
 	h, beside := &n.host, n.store.view.Beside
-	own := uplink.Own{Networks: slices.Concat(h.networks, beside.Apart())}
+	own := uplink.Own{Networks: slices.Concat(h.networks, beside.Apart()), Bridges: h.podBridges}
 	for _, l := range h.facts.Links {
 		if all.NamesDevice(l.Name) || h.links[l.Name] || beside.HasDevice(l.Name) {
 			own.Devices = append(own.Devices, l.Name)

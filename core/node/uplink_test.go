@@ -257,6 +257,28 @@ func TestSwappedAddresses(t *testing.T) {
 	}
 }
 
+// A bridge with a default route is the uplink until the CNI configuration says that it is the bridge of the pods.
+func TestUplinkIsNoBridgeOfTheConfiguration(t *testing.T) {
+	for _, names := range [][]string{nil, {"br-pods"}} {
+		w := newWorld(t, vxlanConfig)
+		w.podBridges = names
+		w.facts.Links = append(w.facts.Links, driver.Link{Name: "br-pods", Index: 8, MTU: 1500, Up: true, Bridge: true,
+			Addrs: []driver.LinkAddr{{Prefix: netip.MustParsePrefix("10.95.0.7/24"), Permanent: true}}})
+		w.facts.Routes = append([]driver.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"),
+			Hops: []driver.Hop{{Link: "br-pods", Via: netip.MustParseAddr("10.95.0.1")}}}}, w.facts.Routes...)
+		w.tell()
+		w.pass(time.Second)
+		w.wantReady()
+		want := "br-pods"
+		if names != nil {
+			want = "eth0"
+		}
+		if got := w.status().Uplink.Link; got != want {
+			t.Errorf("the configuration names %q: the uplink is %s, want %s", names, got, want)
+		}
+	}
+}
+
 // A note names the interface by which no packet leaves, and goes when packets can leave again. For a bridge that is its
 // port. The ports of pods do not count.
 func TestUplinkDownIsNoted(t *testing.T) {

@@ -27,6 +27,8 @@ type world struct {
 	now   time.Time
 	host  *dataplane.State
 	facts driver.HostFacts
+	// podBridges are those that the CNI configuration names.
+	podBridges []string
 	// noForwarding names for each family a link by which no packet comes in that
 	// the host forwards, or anyLink.
 	noForwarding [2]string
@@ -157,7 +159,7 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 			NextHops: w.facts.NextHops}
 		facts.Routes = slices.DeleteFunc(facts.Routes, func(r driver.Route) bool { return !look.Extent.Reaches(r.Dst) })
 		host.Looked, some = &Looked{Seen: driver.Observation{Facts: facts, State: have}, SubnetFile: w.subnetFile(),
-			Err: err}, true
+			PodBridges: w.podBridges, Err: err}, true
 	}
 	if r.Lanes[HostLane].Plan != nil {
 		w.plans = append(w.plans, r.Lanes[HostLane].Plan)

@@ -191,6 +191,28 @@ func overlayFacts() driver.HostFacts {
 var overlayOwn = Own{Devices: []string{"flannel.1", "wg-old"},
 	Networks: []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")}}
 
+// The CNI configuration may give the bridge of the pods any name, and a DHCP client any address.
+func TestNamedBridgeOfPods(t *testing.T) {
+	facts := overlayFacts()
+	for i := range facts.Links {
+		if facts.Links[i].Name == "pods0" {
+			facts.Links[i].Addrs = []driver.LinkAddr{permanent("10.95.0.7/24")}
+		}
+	}
+	u, err := Select(Options{Ifaces: []string{"pods0"}}, v4, Host{Facts: facts, Own: overlayOwn})
+	if err != nil || u.Link != "pods0" {
+		t.Fatalf("a bridge of which nothing is known: %v, %v", u, err)
+	}
+	own := overlayOwn
+	own.Bridges = []string{"pods0"}
+	const want = `no usable interface: --iface "pods0": interface pods0 cannot be the uplink: it is the bridge of the ` +
+		"pods, says the CNI configuration"
+	u, err = Select(Options{Ifaces: []string{"pods0"}}, v4, Host{Facts: facts, Own: own})
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, %v\nwant %s", u, err, want)
+	}
+}
+
 // No flag makes a device or an address of the overlay the uplink, and the error names both and says why.
 func TestNothingOfTheOverlay(t *testing.T) {
 	for _, c := range []struct {

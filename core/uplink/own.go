@@ -19,6 +19,7 @@ type Host struct {
 // such as DHCP clients give default routes and addresses to such devices, too.
 type Own struct {
 	Devices  []string       // of all backends and networks
+	Bridges  []string       // of the pods, by the CNI configuration
 	Networks []netip.Prefix // of present and former configs, beside those of the config in force
 }
 
@@ -50,8 +51,11 @@ func (h host) ofPods(l driver.Link) string {
 			return fmt.Sprintf("it is the bridge of the pods: it has %s of the network %s", a.Prefix.Addr(), network)
 		}
 	}
-	if l.Name == podBridge {
+	switch {
+	case l.Name == podBridge:
 		return "it is the bridge of the pods"
+	case slices.Contains(h.own.Bridges, l.Name):
+		return "it is the bridge of the pods, says the CNI configuration"
 	}
 	return ""
 }

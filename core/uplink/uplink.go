@@ -64,7 +64,7 @@ func Select(opts Options, network config.Network, on Host) (Uplink, error) {
 
 // newHost returns the facts for a choice by these options.
 func newHost(opts Options, network config.Network, on Host, used Uplink) (host, error) {
-	h := host{facts: on.Facts, own: Own{Devices: on.Own.Devices}, network: network, used: used}
+	h := host{facts: on.Facts, own: Own{Devices: on.Own.Devices, Bridges: on.Own.Bridges}, network: network, used: used}
 	h.own.Networks = slices.Concat(on.Own.Networks, network.Off)
 	for _, f := range cidr.Families {
 		if network.Of(f).Enabled() {
