@@ -40,6 +40,15 @@ func extras() []fault {
 			at(20*time.Second, "fault N default-route off"), at(20*time.Second, "restart N"))),
 		overTunnels(several("uplink-address-gone", at(0, "fault N nic eth1 address=172.20.0.1/24"),
 			at(0, "fault N uplink no-address"), at(6*time.Minute, "heal"))),
+		several("second-nic-beside", at(0, "fault N nic eth1 address=172.20.0.1/24 metric=50"),
+			at(10*time.Second, "fault N default-route off"), at(40*time.Second, "fault N default-route on")),
+		{name: "uplink-address-blink", weight: 1, draw: func(d *drawing) []Step {
+			return d.fillAll([]Step{at(0, "fault N uplink no-address"), at(time.Duration(d.pause()), "heal")})
+		}},
+		rival("rival-unroute", "unroute P", func(s shape) bool { return s.nodes > 1 && routesToPeers(s) }),
+		rival("rival-link", "link D down", isVXLAN),
+		rival("rival-fdb", "flush fdb D", isVXLAN),
+		rival("rival-firewall", "firewall flush-ruleset", func(s shape) bool { return s.firewall != "none" }),
 		{name: "addresses-swapped", weight: 1, fits: canSwap, draw: addressesSwapped},
 		{name: "default-route-of-pods", weight: 1, fits: func(s shape) bool { return s.family != "v6" }, draw: defaultOfPods},
 		{name: "key-gone", weight: 1, fits: hasKey, draw: func(d *drawing) []Step {
@@ -47,6 +56,18 @@ func extras() []fault {
 			return d.fillAll(steps[:1+d.rng.IntN(2)]) // a running node sees it at its next look
 		}},
 	}
+}
+
+// rival is another program that does a fault again and again, and ends later.
+func rival(name, what string, fits func(shape) bool) fault {
+	return fault{name: name, weight: 1, fits: fits, draw: func(d *drawing) []Step {
+		return d.fillAll([]Step{at(0, "fault N rival "+what), at(time.Duration(d.pause()), "fault N rival heal")})
+	}}
+}
+
+// routesToPeers is for backends that have a route of the node's own for each peer.
+func routesToPeers(s shape) bool {
+	return s.backend == "host-gw" || s.backend == "vxlan" || s.backend == "ipip"
 }
 
 // ports are the UDP ports at which backends receive packets in IPv4, unless a config names others.

@@ -86,12 +86,8 @@ func (p Plan) probing() bool {
 }
 
 // apart is the end of the faults for daemons that send probes: no packet passes between the last node and the others,
-// long enough for that node to say that it is not ready. With WireGuard the node is cut off from all hosts, and only as
-// long as the probes take.
+// long enough for that node to say that it is not ready.
 func (p Plan) apart() []Step {
-	if slices.ContainsFunc(append([]Step{p.Topology}, p.Steps...), usesWireGuard) {
-		return []Step{{Line: fmt.Sprintf("fault n%d isolate may-fail", p.Nodes)}, agree}
-	}
 	var steps []Step
 	for i := 1; i < p.Nodes; i++ {
 		steps = append(steps, Step{Line: fmt.Sprintf("fault n%d part n%d may-fail", p.Nodes, i)})
