@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/flanneld/flannel/internal/files"
 )
 
 // PodBridges returns the names of the bridges to which flannel's CNI plugin connects pods, by the configurations in the
@@ -21,7 +23,10 @@ func (f Files) PodBridges() []string {
 	}
 	var names []string
 	for _, path := range paths {
-		names = append(names, bridgesIn(readSmall(path))...)
+		text, err := files.ReadRegular(path, mostConf)
+		if err == nil {
+			names = append(names, bridgesIn(text)...)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -29,19 +34,6 @@ func (f Files) PodBridges() []string {
 
 // mostConf is the size of the largest file that is read as a CNI configuration, in bytes.
 const mostConf = 1 << 20
-
-// readSmall returns the content of a regular file that is not too large, or nil. To read a pipe could take for ever.
-func readSmall(path string) []byte {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > mostConf {
-		return nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil
-	}
-	return text
-}
 
 // bridgesIn returns the bridges that a CNI configuration, or a list of them, names for pods of flannel.
 func bridgesIn(text []byte) []string {

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/internal/files"
 	"github.com/flanneld/flannel/internal/storefault"
 )
 
@@ -148,10 +148,13 @@ func (a *agent) running() []effect {
 	return es
 }
 
+// mostSubnetFile is the size of the largest subnet file that is read, in bytes. That of a node has some hundreds.
+const mostSubnetFile = 1 << 20
+
 func (a *agent) look(ctx context.Context, lane driver.Lane, look node.Look) (l node.Looked) {
 	l.Seen, l.Err = lane.Look(ctx, look.Extent)
 	if l.Err == nil && look.SubnetFile {
-		l.SubnetFile, _ = os.ReadFile(a.opts.SubnetFile) // an unreadable file counts as absent
+		l.SubnetFile, _ = files.ReadRegular(a.opts.SubnetFile, mostSubnetFile) // an unreadable file counts as absent
 		if a.opts.PodBridges != nil {
 			l.PodBridges = a.opts.PodBridges()
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/node"
 )
@@ -138,5 +139,17 @@ func TestDirectoryInTheWay(t *testing.T) {
 	}
 	if got, err := os.ReadFile(path); string(got) != "new" || err != nil {
 		t.Errorf("the file holds %q (%v)", got, err)
+	}
+}
+
+// A pipe in the place of the subnet file does not hold a look up. It counts as a missing file.
+func TestLookAtAPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "subnet.env")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{opts: Options{SubnetFile: path}}
+	if l := a.look(t.Context(), &fakeHost{}, node.Look{SubnetFile: true}); l.SubnetFile != nil || l.Err != nil {
+		t.Errorf("read %q, %v", l.SubnetFile, l.Err)
 	}
 }
