@@ -115,6 +115,8 @@ var sealed = []fault{
 		"ip rule del pref 90; ip route flush table 60", "the kernel has no way to the host 192.168.64.2"},
 	{1, "ip route add blackhole default table 61; ip rule add pref 90 iif flannel.1 lookup 61",
 		"ip rule del pref 90; ip route flush table 61", `a route drops packets.*"90: from all iif flannel.1 lookup 61"`},
+	{0, "ip -4 -o addr show dev cni0 | while read a b c d rest; do ip addr del $d dev cni0; done",
+		"ip addr replace $(echo SRC | sed 's/[0-9]*$/1/')/24 dev cni0", "cni0 has no address of this host's subnet"},
 	{0, "ip route add blackhole DST table local", "ip route del blackhole DST table local", "a route drops packets"},
 	{0, "ip route add unreachable 192.168.64.2", "ip route del unreachable 192.168.64.2",
 		"the kernel has no way to the host 192.168.64.2"},

@@ -51,7 +51,9 @@ type Facts struct {
 	Settings map[string]string
 	CNI      []string // names of the files in the folder of the CNI configuration, sorted
 	CNIFirst string   // the text of the one that the runtime takes
-	Pools    []Pool   // of addresses for pods
+	// CNISubnet is the subnet file that it names for flannel's plugin and that does not exist; "": none.
+	CNISubnet string
+	Pools     []Pool // of addresses for pods
 
 	Disks   []Disk
 	SELinux string // "", "permissive" or "enforcing"

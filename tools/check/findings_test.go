@@ -217,6 +217,16 @@ var findingCases = []struct {
 	}, "warning bridge: cni0 has the address 10.5.7.1/24, which is not in this host's subnet 10.5.1.0/24: it is the " +
 		"bridge of another flanneld or program, and the CNI configuration of this network has to name another one " +
 		"# ip addr show dev cni0"},
+	{"a subnet file that does not exist", func(_ *testing.T, f *Facts) {
+		f.CNI, f.CNISubnet = []string{"10-flannel.conflist"}, "/run/flannel/gone.env"
+	}, "failure CNI: 10-flannel.conflist, which the runtime takes, names the subnet file /run/flannel/gone.env, and no " +
+		"such file exists, so no pod can start: flanneld writes /run/flannel/subnet.env (--subnet-file) " +
+		"# cat /etc/cni/net.d/10-flannel.conflist"},
+	{"a bridge with pods and without an address", func(_ *testing.T, f *Facts) {
+		f.Host.Links[1].Addrs = nil
+		f.Host.Links = append(f.Host.Links, driver.Link{Name: "veth1", Master: "cni0"})
+	}, "failure bridge: cni0 has no address of this host's subnet 10.5.1.0/24, so the pods on it have no gateway " +
+		"# ip addr add 10.5.1.1/24 dev cni0"},
 	{"a bridge of another network", func(_ *testing.T, f *Facts) {
 		f.Host.Links[1].Addrs[0].Prefix = netip.MustParsePrefix("10.6.7.1/24")
 	}, "warning bridge: cni0 has the address 10.6.7.1/24"},

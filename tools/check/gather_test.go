@@ -164,10 +164,11 @@ func FuzzTables(f *testing.F) {
 // TestGatherPods reads the CNI configuration that the runtime takes, and the addresses that host-local has given.
 func TestGatherPods(t *testing.T) {
 	const subnet = "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
+	const first = `{"plugins":[{"type":"flannel","subnetFile":"/run/flannel/gone.env"}]}`
 	root := tree(t, map[string]string{
 		"run/flannel/subnet.env":                       subnet,
 		"etc/cni/net.d/00-multus.conf.bak":             "old",
-		"etc/cni/net.d/05-first.conflist":              "first",
+		"etc/cni/net.d/05-first.conflist":              first,
 		"var/lib/cni/networks/cbr0/10.5.1.7":           "dead\r\neth0",
 		"var/lib/cni/networks/cbr0/10.5.1.8":           "dead\r\neth0",
 		"var/lib/cni/networks/cbr0/10.9.1.8":           "of another network",
@@ -176,7 +177,10 @@ func TestGatherPods(t *testing.T) {
 	})
 	f := Gather(t.Context(), Sources{Root: root, SubnetFile: "/run/flannel/subnet.env", CNIConf: "/etc/cni/net.d",
 		Daemons: func() ([]int, error) { return nil, nil }})
-	if d := cmp.Diff([]Pool{{"/var/lib/cni/networks/cbr0", 2}}, f.Pools); d != "" || f.CNIFirst != "first" {
+	if d := cmp.Diff([]Pool{{"/var/lib/cni/networks/cbr0", 2}}, f.Pools); d != "" || f.CNIFirst != first {
 		t.Errorf("first %q, pools (-want +got):\n%s", f.CNIFirst, d)
+	}
+	if f.CNISubnet != "/run/flannel/gone.env" {
+		t.Errorf("the subnet file that does not exist: %q", f.CNISubnet)
 	}
 }

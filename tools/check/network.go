@@ -231,7 +231,31 @@ func (f *Facts) podBridge() []Finding {
 			}
 			return []Finding{f.strangeBridge(a.Prefix, subnet)}
 		}
+		if bare := f.bareBridge(l); bare != nil {
+			return bare
+		}
 		return []Finding{{Level: OK, Topic: "bridge", Text: "cni0 has the address of this host's subnet"}}
+	}
+	return nil
+}
+
+// bareBridge is the finding about a bridge with pods and without the address that is their gateway, the first of the
+// subnet.
+func (f *Facts) bareBridge(bridge link) []Finding {
+	isPort := func(l link) bool { return l.Master == bridge.Name }
+	if !slices.ContainsFunc(f.Host.Links, isPort) {
+		return nil // the first pod brings it
+	}
+	for _, family := range f.families() {
+		subnet := f.SubnetFile.Subnet.Of(family)
+		within := func(a linkAddr) bool { return subnet.Contains(a.Prefix.Addr()) }
+		if subnet.IsValid() && !slices.ContainsFunc(bridge.Addrs, within) {
+			gateway := netip.PrefixFrom(subnet.Masked().Addr().Next(), subnet.Bits())
+			return []Finding{{Level: Failure, Topic: "bridge",
+				Remedy: fmt.Sprintf("ip addr add %s dev %s", gateway, shellword.Of(bridge.Name)),
+				Text: fmt.Sprintf("%s has no address of this host's subnet %s, so the pods on it have no gateway", bridge.Name,
+					subnet)}}
+		}
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ const (
 	ofTCP    = "packets of TCP of pods"
 	answers  = "answers of pods"
 	ofProbes = "probes"
+	outside  = "packets of pods to addresses outside flannel's network"
 )
 
 // mostTraced is the number of peers whose packets are traced, and mostPods that of pods of this host.
@@ -81,6 +82,7 @@ func (g *gatherer) readPaths(ctx context.Context) {
 			continue
 		}
 		pods := g.pods(own)
+		g.traceOutside(ctx, k, known, pods[0])
 		for i, p := range g.f.tracedPeers(family) {
 			far := podOf(p.Subnet.Of(family))
 			g.tracePath(ctx, k, known, Path{Peer: addressOf(p), Out: true}, trace.Flow{Src: pods[0], Dst: far})
@@ -105,6 +107,18 @@ func (g *gatherer) traceProbe(ctx context.Context, k *onceKernel, known trace.Kn
 	g.note("the way of a probe", err)
 	if err == nil && r.Reason == "fw_drop" && r.Hops[len(r.Hops)-1].Step == "filter" {
 		g.f.Paths = append(g.f.Paths, Path{Peer: addressOf(p), Kind: ofProbes, Result: r})
+	}
+}
+
+// traceOutside traces a connection of a pod to an address that no host has, if the host has a way there.
+func (g *gatherer) traceOutside(ctx context.Context, k *onceKernel, known trace.Known, pod netip.Addr) {
+	family := cidr.FamilyOf(pod)
+	far := cidr.Pick(family, netip.AddrFrom4([4]byte{192, 0, 2, 1}), netip.MustParseAddr("2001:db8::1"))
+	const https = 443
+	r, err := trace.Walk(ctx, k, trace.Flow{Src: pod, Dst: far, Size: pingSize, Proto: "tcp", Port: https}, known)
+	g.note("the way to the outside", err)
+	if err == nil && r.Reason == "fw_drop" {
+		g.f.Paths = append(g.f.Paths, Path{Kind: outside, Out: true, Result: r})
 	}
 }
 
@@ -315,6 +329,11 @@ func (f *Facts) pathFinding(e ended) Finding {
 		return Finding{Level: Warning, Topic: "filter", Remedy: "iptables-save; nft list ruleset",
 			Text: fmt.Sprintf("probes of %s end on this host: %s. Packets of pods do not pass that rule, so what those nodes "+
 				"say of this one by their probes is about the rule", named(e.peers), e.last().Text)}
+	}
+	if e.Kind == outside {
+		return Finding{Level: Warning, Topic: "firewall", Remedy: "iptables-save; nft list ruleset",
+			Text: fmt.Sprintf("%s end on this host: %s. If pods have to reach these, accept packets from flannel's network "+
+				"before that", outside, e.last().Text)}
 	}
 	direction := map[bool]string{true: "to", false: "from"}[e.Out]
 	flow := e.Result.Flow

@@ -29,6 +29,9 @@ func (g *gatherer) readPods() {
 	for _, name := range g.f.CNI {
 		if isConf(name) {
 			g.f.CNIFirst = g.text(filepath.Join(g.CNIConf, name))
+			if file := subnetFileOf(g.f.CNIFirst); file != "" && !g.exists(file) {
+				g.f.CNISubnet = file
+			}
 			break
 		}
 	}
@@ -102,6 +105,11 @@ func (f *Facts) podsOn(subnet netip.Prefix) (bridge string, ports int) {
 // delegates to others, such as Multus.
 func (f *Facts) cniOrder() []Finding {
 	i := slices.IndexFunc(f.CNI, isConf)
+	if i >= 0 && f.CNISubnet != "" {
+		return []Finding{{Level: Failure, Topic: "CNI", Remedy: "cat " + shellword.Of("/etc/cni/net.d/"+f.CNI[i]),
+			Text: fmt.Sprintf("%s, which the runtime takes, names the subnet file %s, and no such file exists, so no pod can "+
+				"start: flanneld writes %s (--subnet-file)", f.CNI[i], f.CNISubnet, f.SubnetFile.Path)}}
+	}
 	if i < 0 || f.CNI[i] >= install.ConfName || leadsToFlannel(f.CNIFirst) {
 		return nil
 	}
@@ -159,6 +167,16 @@ func delegateMasquerades(text string) (masquerades, known bool) {
 	called, _ := delegate["type"].(string)
 	set, is := delegate["ipMasq"].(bool)
 	return set || !is, slices.Contains([]string{"", "bridge", "ptp"}, called)
+}
+
+// subnetFileOf returns the subnet file that a CNI configuration names for flannel's plugin, "" if it names none.
+func subnetFileOf(text string) string {
+	var config any
+	if json.Unmarshal([]byte(text), &config) != nil {
+		return ""
+	}
+	file, _ := flannelPlugin(config)["subnetFile"].(string)
+	return file
 }
 
 // insiders judges peers whose own address lies inside flannel's network: packets to them would enter the tunnel again.
