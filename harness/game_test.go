@@ -184,7 +184,8 @@ func (g *game) names(causes []cause, faults ...fault) (named []cause, others []s
 }
 
 // changes matches the remedies that change something. The others say where to look.
-var changes = regexp.MustCompile(`^(nft insert|ip6?tables|sysctl -w|ip route del|ip link set|ip addr add|firewall-cmd|echo) `)
+var changes = regexp.MustCompile(
+	`^(nft insert|ip6?tables|sysctl -w|ip route del|ip link set|ip addr add|firewall-cmd|echo) `)
 
 // healed runs the remedies of findings that are commands, and demands that packets pass then. It returns the number of
 // commands, and what takes them back.

@@ -18,6 +18,7 @@ const tracePause = time.Second
 // kernel, before it sends them.
 var seenByTrace = []string{
 	"no_route", "blackhole", "neigh_missing", "fdb_missing", "bad_source", "xfrm_blocked", "wg_no_peer",
+	"fw_drop",
 }
 
 // ofDaemon lists the reasons for which a daemon drops packets that it carries itself. Trace cannot

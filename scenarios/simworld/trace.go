@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/tools/ruleset"
 	"github.com/flanneld/flannel/tools/trace"
 )
 
@@ -34,7 +35,16 @@ func (n *simNode) PodAddr(f cidr.Family) netip.Addr {
 
 // View implements [trace.Kernel].
 func (k simKernel) View(ctx context.Context, networks []netip.Prefix) (*trace.View, error) {
-	return trace.Look(ctx, k.host.Driver(), k.host.Firewall(), networks)
+	view, err := trace.Look(ctx, k.host.Driver(), k.host.Firewall(), networks)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range cidr.Families {
+		for _, t := range k.host.SavedTables(f) {
+			view.Rules[f] = append(view.Rules[f], ruleset.IPTables(t.Name, t.Text)...)
+		}
+	}
+	return view, nil
 }
 
 // Route implements [trace.Kernel].
