@@ -153,13 +153,18 @@ func Blackhole(own lease.Key) []dataplane.Route {
 	var routes []dataplane.Route
 	for _, f := range cidr.Families {
 		if dst := own.Of(f); dst.IsValid() {
-			routes = append(routes, dataplane.Route{
-				RouteKey: dataplane.RouteKey{Dst: dst, Metric: worstMetric},
-				Kind:     dataplane.Blackhole, Protocol: dataplane.Protocol,
-			})
+			routes = append(routes, LastResort(dst))
 		}
 	}
 	return routes
+}
+
+// LastResort returns the route that drops packets to a destination to which no other route leads.
+func LastResort(dst netip.Prefix) dataplane.Route {
+	return dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: dst, Metric: worstMetric},
+		Kind:     dataplane.Blackhole, Protocol: dataplane.Protocol,
+	}
 }
 
 // worstMetric makes a route the last choice.

@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -20,6 +21,7 @@ func (s *Set) Render(
 	if len(s.ways) == 1 {
 		w := s.ways[0]
 		state, problems := w.backend.Render(env, s.self(0, self), s.facesFor(0, peers))
+		s.dropElse(state)
 		return backend.OverNextHops(env, state), problems
 	}
 	peers, problems := s.disjoint(env, self, peers)
@@ -38,6 +40,7 @@ func (s *Set) Render(
 		union.AddAll(state)
 	}
 	s.catchAll(union)
+	s.dropElse(union)
 	return backend.OverNextHops(env, union), problems
 }
 
@@ -165,6 +168,19 @@ func (s *Set) catchAll(union *dataplane.State) {
 				RouteKey: whole.RouteKey, Kind: dataplane.Blackhole, Protocol: dataplane.Protocol,
 			})
 			return
+		}
+	}
+}
+
+// dropElse drops packets to the network that no other route takes, while a way encrypts by its device. The routes by
+// the device go when that is down or gone, and packets would leave by the default route, in the clear. IPsec's policies
+// need no route.
+func (s *Set) dropElse(state *dataplane.State) {
+	for _, w := range s.ways {
+		for _, f := range cidr.Families {
+			if w.spec.Encrypts && !w.backend.Extent().Policies && w.carries(f) {
+				state.AddRoute(firewall.LastResort(w.network.Of(f).Network))
+			}
 		}
 	}
 }

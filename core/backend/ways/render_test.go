@@ -244,7 +244,8 @@ func TestFaces(t *testing.T) {
 func TestWholeRoute(t *testing.T) {
 	s := opened(t, false, wireguard, vxlan)
 	state, _ := s.Render(environment(s), self(), []*lease.Lease{changed(9, dataplane.PublicKey{1})})
-	want := []string{"route 10.5.0.0/16 dev flannel-wg scope 253", "route 10.5.9.0/24 dev flannel-wg scope 253"}
+	const last = "route 10.5.0.0/16 blackhole metric 4294967295"
+	want := []string{last, "route 10.5.0.0/16 dev flannel-wg scope 253", "route 10.5.9.0/24 dev flannel-wg scope 253"}
 	if got := routes(state); !slices.Equal(got, want) {
 		t.Errorf("routes %s, want %s", got, want)
 	}

@@ -61,6 +61,8 @@ func (d *derivation) wireguardDevice(dev string, port uint16, families []cidr.Fa
 			d.speakIPv6(dev, mtu-o.Overhead)
 		}
 		d.route(route)
+		// Without the device, no packet leaves by the default route (docs/security.md: T3).
+		d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: d.net.of[f], Metric: 1<<32 - 1}, Kind: dataplane.Blackhole})
 	}
 	for _, c := range d.claims(families, others) {
 		if c.public == own {
