@@ -324,8 +324,8 @@ func (n *Node) checkCopies(news []*lease.Lease) {
 }
 
 // checkEclipse notices a newer record of this host with its key, such as one that the
-// store wrote late for a process that was killed. Peers serve the record of a key that
-// was written last, so ours is written again.
+// store wrote late for a process that was killed. Peers that run upstream give all packets of a key to the record that
+// was written last (interop 6.5), so ours is written again.
 func (n *Node) checkEclipse(news []*lease.Lease) {
 	g := n.lease.grant
 	if !n.network.backend.HasKey() || n.lease.dispute.anew {
