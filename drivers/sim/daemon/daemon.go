@@ -327,11 +327,6 @@ func (d *Daemon) SetClock(offset time.Duration) {
 	d.note("clock", offset.String())
 }
 
-// Boundaries counts the moments so far at which a kill would leave the host,
-// its files or the store in a distinct state: before and after every effect of
-// a process, and between the ops of a plan if they are applied one by one.
-func (d *Daemon) Boundaries() int { return d.boundaries }
-
 // KillAtBoundary kills the process at the n-th boundary from now; 0 cancels
 // that.
 func (d *Daemon) KillAtBoundary(n int) {

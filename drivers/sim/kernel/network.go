@@ -49,9 +49,6 @@ func (n *Network) Host(name string) *Host {
 	return nil
 }
 
-// Hosts returns the machines in the order of their creation.
-func (n *Network) Hosts() []*Host { return n.hosts }
-
 // NewSegment adds an Ethernet.
 func (n *Network) NewSegment(name string) *Segment {
 	g := newSegment(n.world, name, nil)

@@ -206,14 +206,6 @@ func (c *Client) Cut(cut bool) {
 	c.store.world.Note(c.name+": store cut", fmt.Sprint(cut))
 }
 
-// BreakStream ends the client's stream of changes.
-func (c *Client) BreakStream() {
-	if c.stream != nil {
-		c.store.endStream(c.stream)
-		c.stream.end(errStoreBroken)
-	}
-}
-
 // Deny revokes the permission of the client, and of all later ones of its name,
 // or restores it.
 func (c *Client) Deny(denied bool) {

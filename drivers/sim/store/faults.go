@@ -146,6 +146,3 @@ func (s *Store) breakStreams(reason error) {
 		st.end(reason)
 	}
 }
-
-// Streams returns the number of clients' watches.
-func (s *Store) Streams() int { return len(s.streams) }
