@@ -14,11 +14,11 @@ import (
 // TestMain runs the parts of machines, and the tests in namespaces of their own, with which mounts end.
 func TestMain(m *testing.M) {
 	RunChild(Child(os.Args[0]))
-	harness.Reexec()
 	if os.Getenv(victimEnv) != "" {
+		harness.Reexec()
 		victim()
 	}
-	os.Exit(m.Run())
+	harness.Main(m)
 }
 
 // options returns those of a machine in an empty folder, which must not be on an overlay.
