@@ -17,9 +17,6 @@ type Ways struct {
 	Present json.RawMessage // the identity of the record's own backend; nil: it follows from the record
 	Former  []FormerWay     // those that the owner comes from and still receives by, newest first
 	Next    *FormerWay      // the one that the owner is about to offer: peers may exchange keys with it; nil: none
-	// Hidden means that the record names more than the reader was shown. No writer's ways
-	// are equal to these, so the owner writes such a record of its own again.
-	Hidden bool
 }
 
 // FormerWay is the record of a backend that the owner comes from.
@@ -34,7 +31,7 @@ func (w Ways) IsEmpty() bool { return w.Present == nil && len(w.Former) == 0 && 
 
 // Equal reports whether both say the same to peers.
 func (w Ways) Equal(o Ways) bool {
-	return w.Hidden == o.Hidden && bytes.Equal(w.Present, o.Present) &&
+	return bytes.Equal(w.Present, o.Present) &&
 		slices.EqualFunc(w.Former, o.Former, FormerWay.Equal) &&
 		(w.Next == nil) == (o.Next == nil) && (w.Next == nil || w.Next.Equal(*o.Next))
 }

@@ -19,10 +19,9 @@ import (
 // What a network has by a former config it keeps until its node has removed it.
 // Several goroutines may use it at once.
 type Host struct {
-	mu        sync.Mutex
-	members   map[string]*member
-	decisions int               // made so far
-	report    func(text string) // takes a decision that operators should know; nil: no caller asks
+	mu      sync.Mutex
+	members map[string]*member
+	report  func(text string) // takes a decision that operators should know; nil: no caller asks
 }
 
 // member is a network of the host.
@@ -37,8 +36,7 @@ type member struct {
 	refused error  // why doc cannot be used beside the others
 	changed func() // tells that the view may be another; nil: no caller asks
 
-	swaps bool  // it removes what it has, and begins anew
-	shown shown // the last snapshot that its node has seen
+	swaps bool // it removes what it has, and begins anew
 }
 
 // NewHost returns a host with these networks.
@@ -140,7 +138,6 @@ func (h *Host) View(name string, v lease.View) lease.View {
 	}
 	v.Beside = &lease.Beside{Refused: m.refused, Resumes: m.refused != nil && m.claim != nil, Anew: m.swaps}
 	v.Beside.Others, v.Beside.Devices = h.others(name)
-	v.Snapshot = h.shows(name, v.Snapshot)
 	return v
 }
 
@@ -194,7 +191,6 @@ func (h *Host) decide() {
 		}
 	}
 	h.beginSwaps(names)
-	h.decisions++
 	for _, name := range names {
 		m := h.members[name]
 		m.decided = true

@@ -1,7 +1,6 @@
 package networks
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -253,43 +252,5 @@ func TestWhoSwaps(t *testing.T) {
 				t.Errorf("%v begin anew, want %v", swap, c.swap)
 			}
 		})
-	}
-}
-
-// A network opens no backend of a record whose device another network of the host has.
-func TestRecordsWithoutTheBackendsOfOthers(t *testing.T) {
-	h := NewHost("blue", "green")
-	h.View("green", view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 6))
-	v := view(conf("10.5.0.0/16", `{"Type":"udp"}`), 5)
-	vxlan, second := json.RawMessage(`{"Type":"vxlan"}`), json.RawMessage(`{"Type":"vxlan","VNI":2}`)
-	former := []lease.FormerWay{{Backend: vxlan}, {Backend: second}}
-	records := []*lease.Lease{
-		{Attrs: lease.Attrs{BackendType: "vxlan", BackendData: json.RawMessage(`{"VNI":1}`)}},
-		{Attrs: lease.Attrs{BackendType: "host-gw", Ways: lease.Ways{Former: former}}},
-		{Attrs: lease.Attrs{BackendType: "vxlan", BackendData: json.RawMessage(`{"VNI":2}`)}},
-	}
-	v.Snapshot.Leases = records
-	got := h.View("blue", v).Snapshot
-	if string(got.Leases[0].Attrs.Ways.Present) != `{}` || got.Leases[0].Attrs.BackendType != "vxlan" {
-		t.Errorf("a record with green's device: %+v", got.Leases[0].Attrs)
-	}
-	if former := got.Leases[1].Attrs.Ways.Former; len(former) != 1 || string(former[0].Backend) != string(second) {
-		t.Errorf("a record that names green's device as a former one: %+v", former)
-	}
-	for i, l := range got.Leases[:2] {
-		if !l.Attrs.Ways.Hidden || records[i].Attrs.Ways.Hidden {
-			t.Errorf("record %d does not say that it lacks something", i)
-		}
-	}
-	if got.Leases[2] != records[2] || len(records[1].Attrs.Ways.Former) != 2 {
-		t.Error("other records have changed")
-	}
-	if h.View("blue", v).Snapshot != got {
-		t.Error("another snapshot though nothing has changed")
-	}
-	h.View("green", view("", 0))
-	h.Gone("green")
-	if h.View("blue", v).Snapshot.Leases[0] != records[0] {
-		t.Error("with green gone, the record still lacks its backend")
 	}
 }
