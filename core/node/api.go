@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/event"
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -182,32 +183,17 @@ func (w Write) Content() ([]byte, error) {
 	return w.Data, nil
 }
 
-// Event is a line for the log. Kind is stable and greppable, such as
-// "lease-acquired"; Text is for people.
-type Event struct {
-	Kind  string
-	Text  string
-	Level Level
-	// Output holds the words of an operator's command. They may name secrets, so only the log and root get them.
-	Output string
-}
-
-// Whole returns the text with the output.
-func (e Event) Whole() string {
-	if e.Output == "" {
-		return e.Text
-	}
-	return e.Text + ": " + e.Output
-}
+// Event is a line for the log.
+type Event = event.Event
 
 // Level is the severity of an event.
-type Level uint8
+type Level = event.Level
 
 // The levels, as klog has them.
 const (
-	Info Level = iota
-	Warning
-	Error
+	Info    = event.Info
+	Warning = event.Warning
+	Error   = event.Error
 )
 
 // Exit asks the caller to end the process.

@@ -201,7 +201,7 @@ func (cloudPart) describe(plan []dataplane.Op) string {
 
 func (p cloudPart) settled() string {
 	s := &p.n.cloud
-	delete(p.n.said, "cloud-route-lost")
+	p.n.log.Over("cloud-route-lost")
 	tables := strings.Join(s.facts.Tables, ", ")
 	if s.aim.CloudRoutes.Len() > 0 {
 		return fmt.Sprintf("the route of the subnet is in the tables: %s", tables)

@@ -260,7 +260,10 @@ func (p commandsPart) failed(op dataplane.Op, err error) error {
 	n.commands.failures[c.CommandKey] = was
 	if !before {
 		text, output := command.Split(err)
-		n.eventWith(Warning, "command-failed", fmt.Sprintf("%s: %s; it runs again later", nameCommand(op), text), output)
+		n.log.AddEvent(Event{
+			Kind: "command-failed", Text: fmt.Sprintf("%s: %s; it runs again later", nameCommand(op), text),
+			Level: Warning, Output: output,
+		})
 	}
 	return nil
 }

@@ -33,8 +33,8 @@ func (n *Node) checkForwarding() {
 		n.once(Warning, "forwarding", strings.Join(h.noForwarding, "; "))
 		return
 	}
-	if n.said["forwarding"] != "" {
-		delete(n.said, "forwarding")
+	if n.log.Lasts("forwarding") {
+		n.log.Over("forwarding")
 		n.event(Info, "forwarding", "the host forwards packets")
 	}
 }

@@ -275,7 +275,7 @@ func (n *Node) finishedLook(l *lane, looked Looked) {
 		l.lookBy(n.now.Add(n.pause(l)), causeRetry)
 		return
 	}
-	delete(n.said, l.logs.lookFailed)
+	n.log.Over(l.logs.lookFailed)
 	l.fresh = true
 	l.part.take(looked)
 	if every := l.part.pace().every; every > 0 {
@@ -341,7 +341,7 @@ func (n *Node) reconcile(l *lane) {
 	}
 	l.restart()
 	l.failures = nil
-	delete(n.said, l.logs.failed)
+	n.log.Over(l.logs.failed)
 }
 
 // beginnable returns the ops of a plan that may begin now. The lane plans the others again from
@@ -455,7 +455,10 @@ func (n *Node) reportPlan(l *lane, plan []dataplane.Op) {
 	switch {
 	case len(l.failures) > 0:
 		first, output := command.Split(l.failures[0])
-		n.onceWith(Error, l.logs.failed, fmt.Sprintf("%s; %d failed, first: %s", text, len(l.failures), first), output)
+		n.log.OnceEvent(Event{
+			Kind: l.logs.failed, Text: fmt.Sprintf("%s; %d failed, first: %s", text, len(l.failures), first),
+			Level: Error, Output: output,
+		})
 	case l.repairs && l.contests.allUndone(plan):
 		l.contests.silent = true // a line for each would fill the log
 	default:

@@ -151,7 +151,7 @@ func (n *Node) followAttrs() error {
 	if err != nil {
 		return err
 	}
-	delete(n.said, "no-attributes")
+	n.log.Over("no-attributes")
 	l.full, l.source = attrs, source
 	l.copied = false
 	l.attrs = n.publishable()

@@ -99,7 +99,7 @@ func (n *Node) takeAssigned() {
 		n.once(Warning, "no-subnet", err.Error())
 		return
 	}
-	delete(n.said, "no-subnet")
+	n.log.Over("no-subnet")
 	if own, ok := findLease(n.store.snap, a.Key); ok && own.Attrs.Equal(l.attrs) {
 		n.hold(lease.Grant{Lease: own})
 		return
@@ -126,7 +126,7 @@ func (n *Node) followAssignment() {
 		return
 	}
 	if a.Err == nil {
-		delete(n.said, "assignment")
+		n.log.Over("assignment")
 	} else if a.Key.IsValid() {
 		n.once(Warning, "assignment", a.Err.Error())
 	}

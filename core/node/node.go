@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/event"
 	"github.com/flanneld/flannel/core/reconcile"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -33,8 +34,8 @@ type Node struct {
 	files    fileState
 	probes   probeState
 	removal  removal
-	repairs  []Repair          // the last ones, newest first
-	said     map[string]string // the last text of each event kind that once logs
+	repairs  []Repair // the last ones, newest first
+	log      *event.Log
 }
 
 // storeState holds the news of the lease store, and the saved state.
@@ -132,9 +133,8 @@ type settled struct{ want, have *dataplane.State }
 
 // New returns the node before its first Step.
 func New(opts Options) *Node {
-	n := &Node{opts: opts.WithDefaults()}
+	n := &Node{opts: opts.WithDefaults(), log: event.NewLog()}
 	n.lanes = newLanes(n)
-	n.said = map[string]string{}
 	n.host.links = map[string]bool{}
 	n.host.handover.saved = map[string]bool{}
 	n.host.recreate = map[string]bool{}
@@ -256,7 +256,7 @@ func (n *Node) absorb(in Input) {
 // Ready returns the effects of the last Step. Each effect is returned once.
 func (n *Node) Ready() Effects {
 	e := n.effects
-	e.Wake = n.wake()
+	e.Wake, e.Events = n.wake(), n.log.Take()
 	n.effects = Effects{Exit: e.Exit}
 	return e
 }
@@ -298,12 +298,7 @@ func (n *Node) exit(reason error) {
 	n.effects.Exit = &Exit{Status: 1, Reason: reason.Error()}
 }
 
-func (n *Node) event(level Level, kind, text string) { n.eventWith(level, kind, text, "") }
-
-// eventWith logs an event with what a command of the operator wrote.
-func (n *Node) eventWith(level Level, kind, text, output string) {
-	n.effects.Events = append(n.effects.Events, Event{Kind: kind, Text: text, Level: level, Output: output})
-}
+func (n *Node) event(level Level, kind, text string) { n.log.Add(level, kind, text) }
 
 // jitter spreads d over ±20 %, so that nodes started together drift apart.
 func (n *Node) jitter(d time.Duration) time.Duration {
@@ -315,18 +310,7 @@ func (n *Node) backoff(attempt int, first, most time.Duration) time.Duration {
 	return n.jitter(min(first<<min(attempt, 20), most))
 }
 
-// once logs an event unless its text equals that of the last event of its kind.
-// No text means that the event's reason is over: nothing is logged now.
-func (n *Node) once(level Level, kind, text string) { n.onceWith(level, kind, text, "") }
-
-// onceWith is once with what a command of the operator wrote.
-func (n *Node) onceWith(level Level, kind, text, output string) {
-	e := Event{Text: text, Output: output}
-	if text != "" && e.Whole() != n.said[kind] {
-		n.eventWith(level, kind, text, output)
-	}
-	n.said[kind] = e.Whole()
-}
+func (n *Node) once(level Level, kind, text string) { n.log.Once(level, kind, text) }
 
 // textOf returns the texts of several errors, or "" without any.
 func textOf[E error](errs []E) string {
