@@ -44,7 +44,7 @@ func (n *Node) again() []dataplane.Object {
 func (n *Node) changing() []dataplane.Object {
 	h := &n.host
 	settled := h.have != nil && h.settled.have == h.have
-	unusual := len(h.guard.Held)+len(h.guard.Beaten) > 0 || len(n.network.backend.Former()) > 0
+	unusual := len(h.guard.Held)+len(h.guard.Beaten) > 0 || len(n.transition.Set().Former()) > 0
 	if !settled || unusual || !n.programmable() || !n.synced() || n.fenced() {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (n *Node) updated(self backend.Self) (next wantCache, ok bool) {
 	if !h.want.holds(self, h) || next.nextHops != h.want.nextHops || len(h.problems) > 0 {
 		return next, false
 	}
-	next.state, ok = backend.Update(n.network.backend, n.env(), self, h.want.base, h.want.peers, next.peers)
+	next.state, ok = backend.Update(n.transition.Set(), n.env(), self, h.want.base, h.want.peers, next.peers)
 	return next, ok
 }
 

@@ -39,7 +39,7 @@ type checksums struct {
 // config leaves that to the node.
 func (n *Node) followChecksums() {
 	c := &n.host.checksums
-	if !n.network.backend.AdaptsChecksums() {
+	if !n.transition.Set().AdaptsChecksums() {
 		*c = checksums{}
 		return
 	}

@@ -48,7 +48,7 @@ func (p cloudPart) pace() pace {
 
 // needed reports whether the present backend has a route in a provider's tables.
 func (p cloudPart) needed() bool {
-	return p.n.network.known && p.n.network.backend.Extent().Provider.Name != ""
+	return p.n.network.known && p.n.transition.Set().Extent().Provider.Name != ""
 }
 
 // watches returns false if no route is desired and none is left to delete.
@@ -78,7 +78,7 @@ func (p cloudPart) followProvider() {
 	if !p.needed() {
 		return
 	}
-	now := n.network.backend.Extent().Provider
+	now := n.transition.Set().Extent().Provider
 	now.Addr = s.provider.Addr
 	now.Public = s.provider.Public
 	if up := n.host.uplink; up.IP.IsValid() {

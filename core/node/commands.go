@@ -95,7 +95,7 @@ func (p commandsPart) needed() bool {
 	if !p.n.network.known {
 		return false
 	}
-	spec, _ := all.Find(p.n.network.backend.Type())
+	spec, _ := all.Find(p.n.transition.Set().Type())
 	return slices.Contains(spec.Lanes, CommandsLane.String())
 }
 
@@ -120,7 +120,7 @@ func (p commandsPart) wanted() *dataplane.State {
 	if aim := p.n.host.want.state; aim != nil {
 		return aim
 	}
-	if b, ok := p.n.network.backend.Commander(); ok {
+	if b, ok := p.n.transition.Set().Commander(); ok {
 		return b.Prepare()
 	}
 	return dataplane.NewState()
@@ -143,7 +143,7 @@ func (p commandsPart) compare() ([]dataplane.Op, bool) {
 		return nil, false
 	}
 	opts := reconcile.CommandOptions{Prune: n.renderedLast()}
-	if b, ok := n.network.backend.Commander(); ok {
+	if b, ok := n.transition.Set().Commander(); ok {
 		text := b.Undo()
 		opts.Undo = &text
 	}

@@ -43,7 +43,7 @@ type aim struct {
 }
 
 func (n *Node) aims() aim {
-	return aim{n.network.config, n.lease.self.Key, n.apart(), n.guards(), n.leaves()}
+	return aim{n.network.config, n.lease.self.Key, n.apart(), n.transition.Guards(n.records()), n.leaves()}
 }
 
 func (a aim) same(b aim) bool {
@@ -73,7 +73,7 @@ func (p firewallPart) watches() bool {
 
 // filters reports whether rules are desired.
 func (n *Node) filters() bool {
-	guards := n.guards()
+	guards := n.transition.Guards(n.records())
 	return n.opts.Firewall.Any() || len(guards[cidr.V4])+len(guards[cidr.V6]) > 0 || n.leaves()
 }
 
@@ -125,7 +125,7 @@ func (p firewallPart) compare() ([]dataplane.Op, bool) {
 		wanted.KeepGuards(f.have, n.host.networks)
 	}
 	wanted.Keep(f.have, n.host.networks)
-	if failures := n.lanes[FirewallLane].failures; len(failures) > 0 && !n.guardsInForce() {
+	if failures := n.lanes[FirewallLane].failures; len(failures) > 0 && !n.transition.Guarded(n.facts()) {
 		wanted.Notes = append(wanted.Notes, "the packet filter does not keep other hosts than peers from the unencrypted "+
 			"device: "+textOf(failures))
 	}

@@ -11,14 +11,15 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/transition"
 )
 
 // guardIs compares the chain at the hook input, and what the node says of it.
 func (w *world) guardIs(t *testing.T, want string, inForce bool) {
 	t.Helper()
 	c := w.firewall.chains.Chains[dataplane.ChainKey{Flavour: dataplane.IPTables, Hook: dataplane.Input}]
-	if string(c.Rules) != want || w.n.guardsInForce() != inForce {
-		t.Errorf("chain %q, want %q; in force %t, want %t", c.Rules, want, w.n.guardsInForce(), inForce)
+	if string(c.Rules) != want || w.n.transition.Guarded(w.n.facts()) != inForce {
+		t.Errorf("chain %q, want %q; in force %t, want %t", c.Rules, want, w.n.transition.Guarded(w.n.facts()), inForce)
 	}
 }
 
@@ -47,9 +48,9 @@ func guarding(t *testing.T, mod func(*Options), harm func(*fakeFirewall)) *world
 	w.pass(time.Second)
 	w.put(encrypted(p, "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="))
 	w.tell()
-	w.pass(10*time.Second + prepareFor)
+	w.pass(10*time.Second + transition.PrepareFor)
 	w.tell()
-	w.pass(linger + 10*time.Second) // for packets under way from those that have followed
+	w.pass(transition.Linger + 10*time.Second) // for packets under way from those that have followed
 	return w
 }
 
@@ -101,8 +102,8 @@ func TestGuardsThatCannotBe(t *testing.T) {
 			if log := w.logged("backend-given-up"); len(log) != 1 || !strings.Contains(log[0], c.note) {
 				t.Errorf("log %q", log)
 			}
-			if w.n.change() != nil {
-				t.Errorf("the change goes on: %+v", w.n.change())
+			if w.n.Status().Change != nil {
+				t.Errorf("the change goes on: %+v", w.n.Status().Change)
 			}
 		})
 		t.Run(name+", new node", func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestGuardsThatCannotBe(t *testing.T) {
 			if notes := w.status().Notes; !slices.ContainsFunc(notes, said) {
 				t.Errorf("notes %q", notes)
 			}
-			w.pass(guardWithin)
+			w.pass(transition.GuardWithin)
 			w.wantReady()
 			w.wantDevice("a minute later", false)
 			if log := w.logged("backend-given-up"); len(log) != 1 || !strings.Contains(log[0], c.note) {
@@ -140,7 +141,7 @@ func TestNewNodeIsGuarded(t *testing.T) {
 	w := newWorld(t, strings.TrimSuffix(wireguardConfig, "}")+`,"Formerly":[{"Type":"vxlan"}]}`)
 	w.firewall.bothFlavours()
 	w.applyErr = func(op dataplane.Op) error {
-		if link, ok := op.Object.(dataplane.Link); ok && link.Name == "flannel.1" && !w.n.guardsInForce() {
+		if link, ok := op.Object.(dataplane.Link); ok && link.Name == "flannel.1" && !w.n.transition.Guarded(w.n.facts()) {
 			t.Errorf("without a guard: %s", op)
 		}
 		return nil
@@ -176,7 +177,7 @@ func TestGuardGoesAfterTheDevice(t *testing.T) {
 				return nil
 			}
 			w.configure(ended)
-			w.pass(linger + 10*time.Second)
+			w.pass(transition.Linger + 10*time.Second)
 			w.wantDevice("while the kernel refuses", true)
 			if restarts {
 				w.pass(time.Minute) // the state file is written
@@ -185,7 +186,7 @@ func TestGuardGoesAfterTheDevice(t *testing.T) {
 				w.pass(time.Minute)
 				w.wantDevice("after the restart", true)
 			}
-			if w.n.network.backend.Has(vxlanID) || w.chains() == "" {
+			if w.n.transition.Set().Has(vxlanID) || w.chains() == "" {
 				t.Errorf("the change is not over, or nothing is left of the guard: %q", w.chains())
 			}
 			stuck = false
@@ -213,7 +214,7 @@ func TestNoOpenDeviceWithoutAGuard(t *testing.T) {
 			c.harm(&w.firewall)
 			w.run(hint(FirewallLane))
 			w.configure(wireguardConfig)
-			w.pass(prepareFor - time.Second)
+			w.pass(transition.PrepareFor - time.Second)
 			w.wantDevice("while the node prepares", true)
 			w.tell()
 			w.pass(2 * time.Second)
@@ -255,10 +256,10 @@ func TestGuardComesBeforeItIsNeeded(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	w.configure(wireguardConfig)
-	w.pass(prepareFor - time.Second)
+	w.pass(transition.PrepareFor - time.Second)
 	w.guardIs(t, "of 10.5.0.0/16 in lo return; of 10.5.0.0/16 udp 8472 from "+p.Attrs.PublicIP.String()+
 		"/32 return; of 10.5.0.0/16 udp 8472 drop", true)
-	if len(w.n.network.backend.Guarded()) != 0 {
+	if len(w.n.transition.Set().Guarded()) != 0 {
 		t.Error("the node does not prepare")
 	}
 }

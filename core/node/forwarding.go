@@ -43,7 +43,7 @@ func (n *Node) checkForwarding() {
 // remedy. With a backend that carries no packets, pods may be connected in other
 // ways.
 func (n *Node) forwardsNothing() (reasons []string) {
-	if spec, _ := all.Find(n.network.backend.Type()); spec.CarriesNothing {
+	if spec, _ := all.Find(n.transition.Set().Type()); spec.CarriesNothing {
 		return nil
 	}
 	for _, f := range cidr.Families {

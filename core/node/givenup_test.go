@@ -32,7 +32,7 @@ func TestFormerWayThatTheHostLacks(t *testing.T) {
 			if ready := w.n.Status().Ready; ready != c.givesUp || w.count("backend-given-up") > 1 {
 				t.Errorf("ready %t, want %t, and one line at most:\n%s", ready, c.givesUp, w.log())
 			}
-			if keeps := w.n.network.backend.Has(udpID); keeps == c.givesUp {
+			if keeps := w.n.transition.Set().Has(udpID); keeps == c.givesUp {
 				t.Errorf("keeps udp: %t, want %t", keeps, !c.givesUp)
 			}
 			if _, has := w.host.Links["flannel0"]; has == c.givesUp {
@@ -62,7 +62,7 @@ func TestFormerWayStaysGivenUp(t *testing.T) {
 	w.wantReady()
 	w.configure(vxlanConfig)
 	w.pass(time.Second)
-	if !w.n.network.backend.Has(udpID) {
+	if !w.n.transition.Set().Has(udpID) {
 		t.Errorf("the node has udp again, but does not keep it for the peer that has nothing else:\n%s", w.log())
 	}
 }

@@ -34,7 +34,7 @@ func (n *Node) guarded(want *dataplane.State) *dataplane.State {
 	n.once(Warning, "foreign-route", inOneLine(g.notes()))
 	n.once(Error, "foreign-route-wins", inOneLine(textsOf(g.Beaten)))
 	// The other daemon's routes come after its address.
-	if text := g.sharing(); text == "" || n.said["device-shared"] == "" {
+	if text := g.sharing(); text == "" || !n.log.Lasts("device-shared") {
 		n.once(Warning, "device-shared", text)
 	}
 	return g.State

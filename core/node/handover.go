@@ -22,7 +22,7 @@ type handover struct {
 // isOperators reports whether commands of the config name a device. Then an operator's command makes it, such as
 // those of upstream's wireguard sample, whose device has the name of the backend wireguard's.
 func (n *Node) isOperators(device string) bool {
-	b, ok := n.network.backend.Commander()
+	b, ok := n.transition.Set().Commander()
 	return ok && b.Mentions(device)
 }
 

@@ -83,7 +83,7 @@ func (n *Node) settleSelf() {
 
 func (p hostPart) look() Look {
 	n := p.n
-	extent := n.network.backend.Extent()
+	extent := n.transition.Set().Extent()
 	for _, name := range n.host.watched() {
 		if !slices.Contains(extent.Links, name) { // a former device
 			extent.Links = append(extent.Links, name)
@@ -160,7 +160,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	if own {
 		h.standing = lease.Key{}
 	}
-	if n.readTooLittle(plan.Ops) || n.givesUpFormer(plan.Ops) || n.savesFirst(plan.Ops) {
+	if n.readTooLittle(plan.Ops) || n.givesUpPrevious(plan.Ops) || n.savesFirst(plan.Ops) {
 		l.waits()
 		return nil, false
 	}
@@ -168,7 +168,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	n.once(Error, "conflict", textOf(plan.Conflicts))
 	if !own {
 		h.standing = h.want.self.Key // without the halves of a lost subnet that the host must not hold
-		n.network.stood = n.network.backend.Open()
+		n.transition.Stands()
 	}
 	for _, op := range plan.Ops {
 		if link, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Create {
@@ -201,8 +201,8 @@ func (n *Node) diff(want *dataplane.State) reconcile.Plan {
 		Recreate:  h.recreate,
 		KeepMTU:   h.keepMTU,
 		Denied:    h.denied,
-		Receiving: n.network.backend.EndingLinks(),
-		Renamings: n.network.backend.Renamings(),
+		Receiving: n.transition.Set().EndingLinks(),
+		Renamings: n.transition.Set().Renamings(),
 	})
 	h.settled = settled{}
 	if plan.Empty() {
@@ -234,7 +234,7 @@ func (p hostPart) retries(plan []dataplane.Op) bool { return p.n.retriesOnly(pla
 
 func (p hostPart) failed(op dataplane.Op, err error) error {
 	p.n.host.endpoints.notWritten(op.Object)
-	p.n.noteLacking(op, err)
+	p.n.transition.Lacks(op, deviceOf(op.Object), err)
 	if p.n.refusedPeer(op, err) {
 		return nil
 	}
@@ -366,14 +366,14 @@ func (n *Node) firewallRests() bool {
 // for those of another daemon, so they have to go first.
 func (n *Node) forgetOld() {
 	h := &n.host
-	if !n.synced() || n.fenced() || !n.hostRests() || n.network.backend == nil {
+	if !n.synced() || n.fenced() || !n.hostRests() || n.transition.Set() == nil {
 		return
 	}
-	extent := n.network.backend.Extent()
+	extent := n.transition.Set().Extent()
 	links, networks := extent.Links, owned(n.network.config)
 	h.policies = extent.Policies
 	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(links, name) })
-	ports := n.network.backend.Ports()
+	ports := n.transition.Set().Ports()
 	h.ports = slices.DeleteFunc(h.ports, func(p backend.UDPPort) bool { return !slices.Contains(ports, p) })
 	if !n.firewallRests() || !(cloudPart{n}).done() {
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/transition"
 )
 
 // ready returns a world with two peers, in which all is well.
@@ -389,7 +390,7 @@ func TestConfigChange(t *testing.T) {
 	w.snap.Leases = slices.DeleteFunc(w.snap.Leases, func(l *lease.Lease) bool { return l.Key != w.status().Subnet })
 	for range 4 { // the end of the former backend
 		w.tell()
-		w.pass(linger / 2)
+		w.pass(transition.Linger / 2)
 	}
 	w.wantReady()
 	if d := w.host.Dump(); strings.Contains(d, "flannel.1 ") || strings.Contains(d, "10.5.") ||

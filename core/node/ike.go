@@ -71,7 +71,7 @@ func (p ikePart) follow() bool {
 }
 
 func (p ikePart) look() Look {
-	return Look{Extent: dataplane.Extent{Passphrase: p.n.network.backend.Extent().Passphrase}}
+	return Look{Extent: dataplane.Extent{Passphrase: p.n.transition.Set().Extent().Passphrase}}
 }
 
 func (p ikePart) take(looked Looked) { p.n.ike.have = looked.Seen.State }

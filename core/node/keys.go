@@ -25,7 +25,7 @@ func (n *Node) keptKeys() map[string]dataplane.PublicKey {
 	}
 	var kept map[string]dataplane.PublicKey
 	record := n.knownRecord()
-	for _, k := range n.network.backend.PublishedKeys(&record) {
+	for _, k := range n.transition.Set().PublishedKeys(&record) {
 		present, _ := n.host.have.Links[k.Link].Params.(dataplane.WireGuard)
 		if k.Public != present.PublicKey || k.Public == n.host.facts.Keys[dataplane.WireGuardKey].Public {
 			continue

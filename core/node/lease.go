@@ -135,7 +135,7 @@ func (n *Node) followLease() {
 func (n *Node) followAttrs() error {
 	l := &n.lease
 	source := attrsSource{
-		n.host.uplink, n.network.backend, n.host.facts.Keys[dataplane.WireGuardKey], n.commands.startup(),
+		n.host.uplink, n.transition.Set(), n.host.facts.Keys[dataplane.WireGuardKey], n.commands.startup(),
 	}
 	stored := n.stored()
 	// Backends keep stored attributes, so with the same source the result is the same.
@@ -147,7 +147,7 @@ func (n *Node) followAttrs() error {
 	if l.copied {
 		stored, have = lease.Attrs{}, &dataplane.State{}
 	}
-	attrs, err := n.network.backend.Attrs(n.env(), stored, have, n.opts.Rand)
+	attrs, err := n.transition.Set().Attrs(n.env(), stored, have, n.opts.Rand)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (n *Node) chooseUplink() uplink.Decision {
 // asPublished returns a choice with the addresses that peers see: those that an operator has set in the store. Some
 // backends publish the uplink's own addresses, whatever the options say (interop 6.8: extension).
 func (n *Node) asPublished(up uplink.Uplink) uplink.Uplink {
-	if spec, _ := all.Find(n.network.backend.Type()); spec.OwnAddresses {
+	if spec, _ := all.Find(n.transition.Set().Type()); spec.OwnAddresses {
 		up.PublicIP, up.PublicIPv6 = up.IP, up.IPv6
 	}
 	a := n.assigned()

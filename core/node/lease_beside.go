@@ -53,7 +53,7 @@ func (n *Node) outdated(a *lease.Attrs) bool {
 	own := &n.lease.attrs
 	return slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
 		both := a.IP(f).IsValid() && own.IP(f).IsValid()
-		return a.IP(f) != own.IP(f) && (both || n.network.backend.HasKey())
+		return a.IP(f) != own.IP(f) && (both || n.transition.Set().HasKey())
 	})
 }
 
@@ -69,14 +69,14 @@ func (n *Node) isBeside(r *lease.Lease) bool {
 	if isGrant := l.grant != nil && l.grant.Key == r.Key; isGrant {
 		return false
 	}
-	ours := n.network.backend.HasKey() || n.isOurs(&r.Attrs)
+	ours := n.transition.Set().HasKey() || n.isOurs(&r.Attrs)
 	return ours && n.assigned() == nil && l.besides.written[r.Key] != n.present()
 }
 
 // readdress gives a reservation the node's present addresses.
 func (n *Node) readdress(r lease.Lease) {
 	attrs := n.lease.attrs
-	if !n.network.backend.HasKey() {
+	if !n.transition.Set().HasKey() {
 		attrs = r.Attrs
 		attrs.PublicIP = cmp.Or(n.lease.attrs.PublicIP, attrs.PublicIP)
 		attrs.PublicIPv6 = cmp.Or(n.lease.attrs.PublicIPv6, attrs.PublicIPv6)

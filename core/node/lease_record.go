@@ -65,7 +65,7 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 // host has taken a record from this run, it has a copy of the key, and would take it again.
 func (n *Node) withOurKey() []lease.Lease {
 	l := &n.lease
-	if l.grant != nil || !n.network.backend.HasKey() {
+	if l.grant != nil || !n.transition.Set().HasKey() {
 		return nil
 	}
 	var own []lease.Lease
@@ -308,7 +308,7 @@ func (n *Node) earlier(rec lease.Lease) bool {
 // the VTEP, and from then on each of the two would refuse the other.
 func (n *Node) checkCopies(news []*lease.Lease) {
 	g := n.lease.grant
-	spec, _ := all.Find(n.network.backend.Type())
+	spec, _ := all.Find(n.transition.Set().Type())
 	if spec.SharesData {
 		return
 	}
@@ -328,7 +328,7 @@ func (n *Node) checkCopies(news []*lease.Lease) {
 // was written last (interop 6.5), so ours is written again.
 func (n *Node) checkEclipse(news []*lease.Lease) {
 	g := n.lease.grant
-	if !n.network.backend.HasKey() || n.lease.dispute.anew {
+	if !n.transition.Set().HasKey() || n.lease.dispute.anew {
 		return
 	}
 	for _, r := range news {

@@ -331,7 +331,7 @@ func TestMACAddressIsNoKey(t *testing.T) {
 	w.tell()
 	w.configure(vxlanConfig)
 	w.pass(time.Second)
-	if !w.n.network.backend.Has(`{"Type":"wireguard"}`) {
+	if !w.n.transition.Set().Has(`{"Type":"wireguard"}`) {
 		t.Fatalf("no change under way:\n%s", w.log())
 	}
 	other := w.own()

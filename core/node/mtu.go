@@ -12,7 +12,7 @@ import (
 // mtu returns the MTU of pods: the backend's, or less if the kernel refused it for a
 // device.
 func (n *Node) mtu() int {
-	mtu := n.network.backend.MTU(n.env())
+	mtu := n.transition.Set().MTU(n.env())
 	for name := range n.host.keepMTU {
 		if have, ok := n.host.have.Links[name]; ok {
 			mtu = min(mtu, have.MTU)
@@ -46,7 +46,7 @@ func (n *Node) keepsMTU(want dataplane.Link, err error) bool {
 // checkHost logs the backend's notes about this host, and keeps what the host
 // lacks for it.
 func (n *Node) checkHost() {
-	n.host.notes = n.network.backend.Notes(n.env())
-	n.host.lack = n.network.backend.Check(n.env())
+	n.host.notes = n.transition.Set().Notes(n.env())
+	n.host.lack = n.transition.Set().Check(n.env())
 	n.once(Warning, "backend-note", strings.Join(n.host.notes, "; "))
 }

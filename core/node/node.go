@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
-	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node/event"
+	"github.com/flanneld/flannel/core/node/transition"
 	"github.com/flanneld/flannel/core/reconcile"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -22,20 +22,21 @@ type Node struct {
 	now     time.Time
 	effects Effects // for the next Ready
 
-	store    storeState
-	network  networkState
-	lease    leaseState
-	lanes    [LaneCount]*lane
-	host     hostState
-	firewall firewallState
-	commands commandsState
-	ike      ikeState
-	cloud    cloudState
-	files    fileState
-	probes   probeState
-	removal  removal
-	repairs  []Repair // the last ones, newest first
-	log      *event.Log
+	store      storeState
+	network    networkState
+	transition *transition.Machine
+	lease      leaseState
+	lanes      [LaneCount]*lane
+	host       hostState
+	firewall   firewallState
+	commands   commandsState
+	ike        ikeState
+	cloud      cloudState
+	files      fileState
+	probes     probeState
+	removal    removal
+	repairs    []Repair // the last ones, newest first
+	log        *event.Log
 }
 
 // storeState holds the news of the lease store, and the saved state.
@@ -56,17 +57,8 @@ type storeState struct {
 type networkState struct {
 	known   bool
 	config  config.Network
-	named   []string // the previous backends that config names, by identity
-	backend *ways.Set
-	stood   *ways.Set // whose devices and addresses the host had at a comparison; nil: none
-	use     wayUse
-	change  transition
-	role    role
-	givenUp map[string]bool // former ways that the node goes on without, by identity
 	doc     lease.Document
 	inForce lease.Document  // the last doc that could be used: that of config
-	since   int64           // see [ways.Set.Since]
-	before  []*lease.Lease  // likewise
 	err     error           // why doc is not in force
 	refusal error           // why the host cannot run doc beside its other networks
 	history uint64          // of the datastore that held inForce; 0: it may have lost inForce by accident
@@ -140,8 +132,7 @@ func New(opts Options) *Node {
 	n.host.recreate = map[string]bool{}
 	n.host.keepMTU = map[string]int{}
 	n.host.denied = map[string]bool{}
-	n.network.change.silent, n.network.change.lacks = map[string]time.Time{}, map[string]error{}
-	n.network.givenUp = map[string]bool{}
+	n.transition = transition.New(n.log, n.opts.ChangeLimit)
 	n.host.refusals.of = map[netip.Prefix]refusal{}
 	n.commands = newCommandsState()
 	n.lease.previous = opts.Previous
@@ -175,9 +166,7 @@ func (n *Node) Step(now time.Time, in Input) {
 	}
 	if n.now.IsZero() {
 		n.store.giveUp = now.Add(patience)
-		if began := &n.network.change.began; began.At.After(now) {
-			began.At = now // the clock has gone back since the last run: the change does not last longer for that
-		}
+		n.transition.NotAfter(now)
 		for _, l := range n.lanes {
 			l.lookBy(now, causeStart)
 		}
@@ -207,13 +196,13 @@ func (n *Node) Step(now time.Time, in Input) {
 	}
 	n.followConfig()
 	n.followUplink()
-	n.followWays()
+	n.followBackends()
 	n.followLease()
 	for _, l := range n.lanes {
 		n.followLane(l)
 	}
-	if n.network.known && len(n.network.backend.Former()) > 0 {
-		n.followWays() // what the lanes have found may end a step of the change
+	if n.transition.Changing() {
+		n.followBackends() // what the lanes have found may end a step of the change
 		n.followLease()
 	}
 	n.followFiles()
@@ -285,7 +274,7 @@ func (n *Node) wake() time.Time {
 		}
 	}
 	consider(n.host.chooseAt)
-	n.wakeChange(consider)
+	n.transition.Wake(n.now, consider)
 	n.lease.wake(consider)
 	consider(n.files.wake())
 	consider(n.probes.wake())

@@ -110,7 +110,7 @@ func (n *Node) Peers() []Peer {
 // wayTo returns the desired way to a peer's subnet.
 func (n *Node) wayTo(subnet netip.Prefix, former string) Way {
 	w := Way{Subnet: subnet, Type: "none", Former: former}
-	if n.network.known && n.network.backend.Extent().Provider.Name != "" {
+	if n.network.known && n.transition.Set().Extent().Provider.Name != "" {
 		w.Type, w.Link = "router", n.host.uplink.Link // unless the host has a way of its own
 	}
 	want := n.host.want.state
@@ -147,7 +147,7 @@ func (n *Node) formerOf() map[lease.Key]string {
 	if !n.network.known {
 		return former
 	}
-	for _, use := range n.uses() {
+	for _, use := range n.transition.Uses(n.records()) {
 		for _, key := range use.Sends {
 			former[key] = use.ID
 		}
@@ -183,13 +183,13 @@ func (n *Node) problemsByPeer() map[lease.Key][]string {
 		return problems
 	}
 	for _, l := range n.served() {
-		if n.network.backend.LeavesOut(l) && n.network.backend.FallsBack(l) {
+		if n.transition.Set().LeavesOut(l) && n.transition.Set().FallsBack(l) {
 			text := "its record offers no encrypting backend any more, though an earlier one did: packets to it are dropped " +
 				"until it does again, since another program may have written the record"
 			problems[l.Key] = append(problems[l.Key], text)
-		} else if n.network.backend.LeavesOut(l) {
+		} else if n.transition.Set().LeavesOut(l) {
 			text := fmt.Sprintf("its record is of backend %q, and this node runs %q: that node has another network "+
-				"config, or another version that does not know it", l.Attrs.BackendType, n.network.backend.Type())
+				"config, or another version that does not know it", l.Attrs.BackendType, n.transition.Set().Type())
 			problems[l.Key] = append(problems[l.Key], text)
 		}
 	}
@@ -235,7 +235,7 @@ func (n *Node) countPeers(total int) PeerCounts {
 	}
 	c.Served = total + c.Lost - c.Refused - c.Pending
 	if n.network.known {
-		for _, use := range n.uses() {
+		for _, use := range n.transition.Uses(n.records()) {
 			c.Former += len(use.Sends)
 		}
 	}

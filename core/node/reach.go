@@ -23,15 +23,15 @@ type reach struct {
 // of --iface-can-reach, and the peers' for a backend that routes to them.
 func (n *Node) reach() []netip.Addr {
 	r, s := &n.host.reach, &n.store
-	same := r.backend == n.network.backend && slices.Equal(r.lost, s.lost.peers)
+	same := r.backend == n.transition.Set() && slices.Equal(r.lost, s.lost.peers)
 	if same && (r.snap == s.snap || r.follow(s.snap, n.network.config)) {
 		return r.addrs
 	}
-	*r = reach{snap: s.snap, lost: s.lost.peers, backend: n.network.backend}
+	*r = reach{snap: s.snap, lost: s.lost.peers, backend: n.transition.Set()}
 	if to, err := n.opts.Uplink.CanReachAddr(); err == nil {
 		r.addrs = append(r.addrs, to)
 	}
-	if b := n.network.backend; s.snap != nil {
+	if b := n.transition.Set(); s.snap != nil {
 		r.addrs = append(r.addrs, b.Reach(n.network.config, s.snap.Leases)...)
 		r.addrs = append(r.addrs, b.Reach(n.network.config, s.lost.peers)...)
 	}

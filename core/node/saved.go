@@ -12,6 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/transition"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
@@ -31,7 +32,7 @@ type saved struct {
 	Holding
 	Policies bool             `json:",omitempty"`
 	Ways     []config.Backend `json:",omitempty"` // the present backend and the former ones
-	Began    Began            `json:",omitzero"`
+	Began    transition.Began `json:",omitzero"`
 	Followed []netip.Prefix   `json:",omitempty"` // see [ways.Set.Recall]
 
 	Lost      []*lease.Lease `json:",omitempty"` // peers that the datastore lost by accident
@@ -56,7 +57,7 @@ type savedKey struct {
 	lost     int
 	until    time.Time
 	ways     *ways.Set
-	began    Began
+	began    transition.Began
 	host     lease.ByFamily
 	choice   string
 	apart    string
@@ -66,7 +67,7 @@ func (n *Node) savedKey() savedKey {
 	k := savedKey{
 		snap: n.store.snap, links: len(n.host.links), networks: len(n.host.networks), ports: len(n.host.ports),
 		policies: n.host.policies,
-		lost:     len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend, began: n.network.change.began,
+		lost:     len(n.store.lost.peers), until: n.store.lost.until, ways: n.transition.Set(), began: n.transition.Began(),
 		host: n.hostAddrs(), choice: n.host.choiceKey, apart: fmt.Sprint(n.apart()),
 	}
 	if g := n.lease.grant; g != nil {
@@ -80,6 +81,7 @@ func (n *Node) savedKey() savedKey {
 func (n *Node) state() saved {
 	snap := *n.store.snap
 	snap.Config = n.network.inForce
+	memory := n.transition.Memory()
 	return saved{
 		Version: savedVersion, At: n.now, Snapshot: snap,
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
@@ -87,9 +89,8 @@ func (n *Node) state() saved {
 		Uplink:  n.host.choice,
 		Expires: n.lease.grant.Expires,
 		Holding: n.marks(), Policies: n.host.policies,
-		Ways: n.network.backend.Objects(), Began: n.network.change.began,
-		Followed: n.network.backend.Followed(),
-		Lost:     n.store.lost.peers, LostUntil: n.store.lost.until,
+		Ways: memory.Backends, Began: memory.Began, Followed: memory.Followed,
+		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
 		Unproven: n.store.view.Beside != nil && n.network.history == 0,
 		Apart:    n.apart(),
 	}
@@ -187,7 +188,7 @@ func (n *Node) load(data []byte) {
 		return
 	}
 	n.store.saved = &s
-	n.network.change.began = s.Began
+	n.transition.Resume(transition.Saved{Backends: s.Ways, Began: s.Began, Followed: s.Followed})
 	n.store.lost = lostRecords{s.Lost, s.LostUntil}
 	for _, l := range s.Links {
 		n.host.links[l], n.host.handover.saved[l] = true, true

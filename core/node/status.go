@@ -231,8 +231,8 @@ func (n *Node) Status() Status {
 		s.PeersBy, s.SubnetsBy = n.countPeers(s.Peers), n.countSubnets()
 	}
 	if n.network.known {
-		s.Backend = n.network.backend.Type()
-		s.Change = n.change()
+		s.Backend = n.transition.Set().Type()
+		s.Change = n.transition.Change(n.now, n.records())
 		if n.host.uplink.Link != "" {
 			s.MTU = n.mtu()
 		}

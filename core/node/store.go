@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/transition"
 )
 
 // patience is the time that a node waits for the store before it programs the
@@ -137,7 +138,9 @@ func (n *Node) openConfig(doc lease.Document) (config.Network, *ways.Set, error)
 		return config.Network{}, nil, errors.New(
 			"the datastore holds no network config; put one at <etcd-prefix>/config")
 	}
-	network, set, err := checkConfig(doc.Data, n.assigned() != nil, n.comesFrom)
+	network, set, err := checkConfig(doc.Data, n.assigned() != nil, func(network config.Network) []config.Backend {
+		return n.transition.Previous(n.ownOffer(), network)
+	})
 	if err == nil {
 		err = checkTrust(network, n.opts.TrustConfig)
 	}
@@ -171,17 +174,14 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 	}
 	s.known = true
 	s.config, s.inForce = network, doc
-	s.named = ways.Identities(network)
 	s.history = n.store.snap.History
 	if n.store.stale {
 		s.history = n.store.saved.historyOfConfig()
 	}
-	if s.backend == nil || s.backend.Present() != set.Present() {
-		s.since, s.before = n.revisionOf(doc), nil
-	}
 	n.host.rememberNetworks(network)
 	n.host.chosen = false
-	n.useWays(set)
+	n.transition.Adopt(n.facts(), network, set, n.revisionOf(doc))
+	n.putBackends(transition.Backends)
 }
 
 // revisionOf returns the revision at which a config was written, to compare those of records with;
@@ -191,17 +191,6 @@ func (n *Node) revisionOf(doc lease.Document) int64 {
 		return 0
 	}
 	return doc.Revision
-}
-
-// plainUntil returns the records without ways of a revision and before.
-func (n *Node) plainUntil(revision int64) []*lease.Lease {
-	var plain []*lease.Lease
-	for _, l := range n.store.snap.Leases {
-		if l.Attrs.Ways.IsEmpty() && l.ModRevision <= revision {
-			plain = append(plain, l)
-		}
-	}
-	return plain
 }
 
 // describe names the backend of a config, with the options that differ from their defaults, and its networks.

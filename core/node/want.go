@@ -96,7 +96,7 @@ func (n *Node) renderedLast() bool {
 // render asks the backend for the whole desired state, and reports the peers that
 // it refuses.
 func (n *Node) render(self backend.Self, peers []*lease.Lease) *dataplane.State {
-	state, problems := n.network.backend.Render(n.env(), self, peers)
+	state, problems := n.transition.Set().Render(n.env(), self, peers)
 	n.reportProblems(problems)
 	if n.opts.IPForward {
 		for _, setting := range n.forwarding() {
@@ -105,7 +105,7 @@ func (n *Node) render(self backend.Self, peers []*lease.Lease) *dataplane.State 
 	}
 	// IPsec's policies let decrypted packets go to the own subnet. Without the bridge's route, as
 	// before the first pod, the host would forward them by its default route.
-	if n.opts.Blackhole || n.network.backend.Extent().Policies {
+	if n.opts.Blackhole || n.transition.Set().Extent().Policies {
 		for _, r := range firewall.Blackhole(self.Key) {
 			state.AddRoute(r)
 		}

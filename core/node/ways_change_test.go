@@ -14,6 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/transition"
 )
 
 const (
@@ -97,7 +98,7 @@ func TestStepsOfAChange(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
-	began := w.n.network.change.began.At
+	began := w.n.transition.Began().At
 	until := at(began.Add(time.Hour))
 	both := `["10.5.3.0-24","10.5.4.0-24"]`
 	w.wantChange("no peer has followed", changeOf(until, "memory", both, both))
@@ -122,7 +123,7 @@ func TestStepsOfAChange(t *testing.T) {
 	w.wantRouteBy("after the limit", "10.5.4.0/24", "flannel.1") // it has nothing else
 	w.put(followed(second))
 	w.tell()
-	w.pass(linger + time.Second)
+	w.pass(transition.Linger + time.Second)
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
@@ -161,7 +162,7 @@ func TestFormerlyDecides(t *testing.T) {
 				w.tell()
 				w.pass(after / 3)
 			}
-			if got := w.n.network.backend.Has(vxlanID); got != c.keeps[i] {
+			if got := w.n.transition.Set().Has(vxlanID); got != c.keeps[i] {
 				t.Errorf("%s, step %d: keeps vxlan: %t\n%s", c.name, i, got, w.log())
 			}
 		}
@@ -180,7 +181,7 @@ func TestNewNodeInAChange(t *testing.T) {
 		w.pass(time.Second)
 		w.tell()
 		w.pass(time.Second)
-		if got := w.n.network.backend.Has(vxlanID); got != opens {
+		if got := w.n.transition.Set().Has(vxlanID); got != opens {
 			t.Errorf("%s: opens vxlan: %t\n%s", config, got, w.log())
 		}
 		w.wantDevice(config, opens)
@@ -196,7 +197,7 @@ func TestRestartDuringAChange(t *testing.T) {
 		w.pass(time.Second)
 		w.tell()
 		w.pass(2 * time.Minute) // the state file is written
-		before, began := w.own(), w.n.network.change.began
+		before, began := w.own(), w.n.transition.Began()
 		w.events = nil
 		if forgets {
 			w.files = map[File]string{}
@@ -270,7 +271,7 @@ func TestNoClearTextAfterThePreparation(t *testing.T) {
 	if a := w.own().Attrs; a.BackendType != "vxlan" || a.Ways.Next == nil {
 		t.Errorf("the record says %s", lease.EncodeAttrs(a))
 	}
-	w.pass(prepareFor)
+	w.pass(transition.PrepareFor)
 	w.tell()
 	w.pass(time.Second)
 	w.wantRouteBy("after", "10.5.3.0/24", "flannel-wg")
@@ -303,7 +304,7 @@ func TestNoModule(t *testing.T) {
 	w.pass(2 * time.Hour)
 	w.tell()
 	w.wantRouteBy("without the module", "10.5.3.0/24", "flannel.1")
-	if w.n.Status().Ready || w.own().Attrs.BackendType != "vxlan" || !w.n.network.change.began.At.IsZero() {
+	if w.n.Status().Ready || w.own().Attrs.BackendType != "vxlan" || !w.n.transition.Began().At.IsZero() {
 		t.Errorf("record %s\n%s", lease.EncodeAttrs(w.own().Attrs), w.log())
 	}
 }
@@ -326,7 +327,7 @@ func TestKeepsAWayThatItMayHavePublished(t *testing.T) {
 		}
 		w.configure(vxlanConfig)
 		w.pass(time.Second)
-		if !w.n.network.backend.Has(vxlan7ID) {
+		if !w.n.transition.Set().Has(vxlan7ID) {
 			t.Errorf("verb %v: the node has ended a way by which peers may send:\n%s", verb, w.log())
 		}
 	}
@@ -340,7 +341,7 @@ func TestForgetsAWayThatNoPeerKnows(t *testing.T) {
 	w.pass(time.Second)
 	w.configure(vxlanConfig)
 	w.pass(time.Second)
-	if got := w.n.network.backend.Former(); len(got) > 0 {
+	if got := w.n.transition.Set().Former(); len(got) > 0 {
 		t.Errorf("the node keeps %q, which no peer knows", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/transition"
 )
 
 // TestEndingDeviceKeepsItsPeers: a peer has published that it no longer offers wireguard, and may send by it until its
@@ -37,7 +38,7 @@ func TestEndingDeviceKeepsItsPeers(t *testing.T) {
 	w.pass(time.Second)
 	w.wantRouteBy("at the end", "10.5.3.0/24", "flannel.1")
 	w.tell()
-	w.pass(linger + time.Second)
+	w.pass(transition.Linger + time.Second)
 	if _, there := w.host.Links["flannel-wg"]; there {
 		t.Error("flannel-wg outlives the change")
 	}
@@ -47,7 +48,7 @@ func TestEndingDeviceKeepsItsPeers(t *testing.T) {
 // change ends after its limit all the same.
 func TestClockThatGoesBack(t *testing.T) {
 	w, _ := changingToWireGuard(t)
-	w.pass(prepareFor)
+	w.pass(transition.PrepareFor)
 	w.tell()
 	w.pass(time.Minute) // the state file is written
 	w.now = w.now.Add(-10 * time.Hour)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/transition"
 )
 
 // Another writer of the datastore cannot bring a node back to the preparation: that the node has begun, it knows from
@@ -14,7 +15,7 @@ func TestForgedOwnRecordBringsNoClearText(t *testing.T) {
 	w, _ := changingToWireGuard(t)
 	forged := w.own()
 	forged.Attrs.Ways.Next = nil
-	w.pass(prepareFor)
+	w.pass(transition.PrepareFor)
 	w.tell()
 	w.pass(time.Minute) // the state file is written
 	w.wantRouteBy("after the preparation", "10.5.3.0/24", "flannel-wg")
@@ -41,7 +42,7 @@ func TestForgedOwnRecordBringsNoClearText(t *testing.T) {
 // offers wireguard, the peer knows from its own memory, also after a restart, and whatever is written in its place.
 func TestForgedRecordOfAPeerBringsNoClearText(t *testing.T) {
 	w, _ := changingToWireGuard(t)
-	w.pass(prepareFor)
+	w.pass(transition.PrepareFor)
 	w.tell()
 	w.pass(time.Minute) // the state file is written
 	w.wantRouteBy("after the preparation", "10.5.3.0/24", "flannel-wg")
@@ -55,7 +56,7 @@ func TestForgedRecordOfAPeerBringsNoClearText(t *testing.T) {
 		w.remove(vxlanPeer("10.5.3.0-24", 4).Key)
 		w.put(vxlanPeer(subnet, 4))
 		w.tell()
-		w.pass(linger + time.Minute)
+		w.pass(transition.Linger + time.Minute)
 		for k, r := range w.host.Routes.All {
 			if k.Dst.String() == "10.5.3.0/24" {
 				t.Errorf("with a record of %s, a route %+v", subnet, r)
@@ -74,7 +75,7 @@ func TestForgedRecordOfAPeerBringsNoClearText(t *testing.T) {
 // The memory of the peers that have followed a change to wireguard ends when the operator changes back.
 func TestChangeBackAfterAllHaveFollowed(t *testing.T) {
 	w, _ := changingToWireGuard(t)
-	w.pass(prepareFor)
+	w.pass(transition.PrepareFor)
 	w.tell()
 	w.pass(time.Second)
 	w.configure(vxlanConfig)
@@ -82,7 +83,7 @@ func TestChangeBackAfterAllHaveFollowed(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	w.wantRouteBy("after the change back", "10.5.3.0/24", "flannel.1")
-	if w.n.network.backend.Followed() != nil {
-		t.Errorf("the node recalls %s", w.n.network.backend.Followed())
+	if w.n.transition.Set().Followed() != nil {
+		t.Errorf("the node recalls %s", w.n.transition.Set().Followed())
 	}
 }

@@ -42,8 +42,7 @@ func (s *Session) shortage(name string, n Node, records []ownedRecord) ([]string
 	}
 	own, others := split(name, n, records)
 	host.Changing = host.Changed && !s.changeEnds()
-	// Beside other networks a node skips records for the devices of one of those, also later.
-	host.Changed = host.Changing || host.Changed && s.siblings != nil
+	host.Changed = host.Changing
 	if host.Changing && !s.follows(own) {
 		return nil, fmt.Errorf("its record does not offer %s", s.network.Backend.Type)
 	}

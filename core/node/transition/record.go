@@ -1,0 +1,45 @@
+package transition
+
+import (
+	"slices"
+
+	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// offers reports whether the node's record offers a backend.
+func (o Own) offers(id string) bool { return o.Held != nil && ways.Offers(o.Held, id) }
+
+// published reports whether the node's record offers a backend, or is about to.
+func (m *Machine) published(own Own, id string) bool {
+	if own.Held == nil {
+		return m.stood.Has(id)
+	}
+	return own.offers(id)
+}
+
+// maybePublished reports whether a peer may have read a record of the node that offers a
+// backend. The store may have written an update whose answer is late or lost.
+func (m *Machine) maybePublished(own Own, id string) bool {
+	return m.published(own, id) ||
+		slices.ContainsFunc(own.Sent, func(a *lease.Attrs) bool { return ways.Offers(a, id) })
+}
+
+// Publish returns the attributes for the node's record, from those that offer every backend in use. The record offers a
+// backend once the host can receive through it, and not a previous one that ends. A record that is written anew names
+// its backend.
+func (m *Machine) Publish(own Own, source Source, full lease.Attrs) lease.Attrs {
+	last, known := source.Last()
+	// A backend is ready if the host can receive through it, or if peers already rely on it.
+	ready := func(id string) bool {
+		if m.stood.Has(id) || m.published(own, id) {
+			return true
+		}
+		return own.Held == nil && known && ways.Offers(&last, id)
+	}
+	a := m.set.Publish(full, ready)
+	if known && last.Equal(a) {
+		return a
+	}
+	return m.set.NameWay(a)
+}
