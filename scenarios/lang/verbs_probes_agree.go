@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
@@ -107,6 +108,12 @@ func (s *Session) ownerOf(p node.Peer) string {
 	return s.owner(lease.Lease{Key: p.Subnet, Attrs: lease.Attrs{PublicIP: p.PublicIP, PublicIPv6: p.PublicIP6}})
 }
 
+// byRouter reports whether the tables of a cloud provider lead packets between pods.
+func (s *Session) byRouter() bool {
+	spec, _ := all.Find(s.network.Backend.Type)
+	return spec.IgnoresPeers
+}
+
 // unaware reports whether a fault keeps a node from learning another's subnet. Its uplink
 // answers the other's probes, and it has no way back to the other's pods.
 func (s *Session) unaware(peers []node.Peer, name, of string) bool {
@@ -178,7 +185,10 @@ func (s *Session) excused(from, to string) bool {
 		if words[0] == "store" && what != storeStopped {
 			return true
 		}
-		same := slices.ContainsFunc(words, func(w string) bool { return slices.Contains(sameForPods, w) })
+		same := slices.ContainsFunc(words, func(w string) bool {
+			// The router carries pods' packets past a part, and probes' answers take the direct path.
+			return slices.Contains(sameForPods, w) && !(w == "part" && s.byRouter())
+		})
 		touches := slices.Contains(words, from) || slices.Contains(words, to) || strings.HasPrefix(words[0], "segment")
 		if touches && !same {
 			return true
