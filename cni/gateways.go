@@ -3,7 +3,6 @@ package cni
 import (
 	"encoding/json"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -59,7 +58,7 @@ func (c conf) gatewaysPath() string {
 // can be read there are none.
 func (c conf) madeGateways() map[string][]netip.Prefix {
 	made := map[string][]netip.Prefix{}
-	if text, err := os.ReadFile(c.gatewaysPath()); err == nil && json.Unmarshal(text, &made) != nil {
+	if text, err := files.ReadRegular(c.gatewaysPath(), files.MostOwn); err == nil && json.Unmarshal(text, &made) != nil {
 		return map[string][]netip.Prefix{}
 	}
 	return made

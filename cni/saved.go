@@ -90,7 +90,7 @@ func (a attachment) kept() (delegated map[string]any, path string, err error) {
 }
 
 func readKept(path string) (map[string]any, error) {
-	text, err := os.ReadFile(path)
+	text, err := files.ReadRegular(path, files.MostOwn)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

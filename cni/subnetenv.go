@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/internal/files"
 )
 
 // subnetEnv holds the values of a subnet file (interop 4.1).
@@ -25,7 +25,7 @@ type subnetEnv struct {
 // readSubnetFile reads the file that flanneld writes. A missing file means that
 // the daemon is not ready yet: the error asks the runtime to try again.
 func readSubnetFile(path string) (subnetEnv, error) {
-	text, err := os.ReadFile(path)
+	text, err := files.ReadRegular(path, files.MostOwn)
 	if errors.Is(err, fs.ErrNotExist) {
 		return subnetEnv{}, types.NewError(types.ErrTryAgainLater, "flanneld has not written "+path+" yet",
 			"is flanneld running on this node, and does it hold a subnet? See its log. "+

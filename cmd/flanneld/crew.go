@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/flanneld/flannel/core/networks"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/internal/buildversion"
+	"github.com/flanneld/flannel/internal/files"
 	"github.com/flanneld/flannel/internal/wake"
 )
 
@@ -198,7 +198,7 @@ func (o *options) crew() networks.Crew {
 // savedState returns the content of the state file, or nil.
 func (o *options) savedState() []byte {
 	path, _ := o.statePaths()
-	data, err := os.ReadFile(path)
+	data, err := files.ReadRegular(path, files.MostOwn)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		klog.Warningf("state file of the last run: %v", err)
 	}

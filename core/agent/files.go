@@ -43,7 +43,7 @@ func readSaved(paths []string, log func(node.Event)) []byte {
 // readFormer reads a file of the last run. An unreadable file counts as absent,
 // with a warning: the node works without it.
 func readFormer(what, path string, log func(node.Event)) []byte {
-	data, err := os.ReadFile(path)
+	data, err := files.ReadRegular(path, files.MostOwn)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log(node.Event{Kind: "file-unreadable", Level: node.Warning,
 			Text: fmt.Sprintf("%s of a former run is not used: %v", what, err)})

@@ -79,6 +79,10 @@ func TestFormerFiles(t *testing.T) {
 	if err := os.WriteFile(good, []byte("FLANNEL_SUBNET=10.5.3.1/24\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pipe := filepath.Join(dir, "pipe") // that no program writes to
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		path, key string
 		events    int
@@ -86,6 +90,7 @@ func TestFormerFiles(t *testing.T) {
 		"good":       {good, subnet.String(), 0},
 		"missing":    {dir + "/missing", "", 0},
 		"unreadable": {dir, "", 1},
+		"pipe":       {pipe, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := 0

@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// MostOwn is more than any file that this project writes holds, in bytes: many times the state of 5,000 nodes.
+const MostOwn = 256 << 20
+
 // ReadRegular returns the content of a regular file of at most so many bytes. It fails for a pipe or a device at that
 // path, which another program may have put there, and does not wait for it.
 func ReadRegular(path string, most int64) ([]byte, error) {

@@ -63,7 +63,7 @@ func (f *file) read(boot string) (kept *dataplane.State, rebooted bool, warning 
 	if f.path == "" {
 		return dataplane.NewState(), false, nil
 	}
-	text, err := os.ReadFile(f.path)
+	text, err := files.ReadRegular(f.path, files.MostOwn)
 	if errors.Is(err, fs.ErrNotExist) {
 		return dataplane.NewState(), false, nil
 	}
@@ -148,7 +148,7 @@ func (f *file) append(word, object string) error {
 
 // compact replaces the file with one without outdated lines, and opens it.
 func (f *file) compact() error {
-	old, err := os.ReadFile(f.path)
+	old, err := files.ReadRegular(f.path, files.MostOwn)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -38,20 +38,42 @@ func (e *processError) Error() string {
 
 func (e *processError) Unwrap() error { return e.err }
 
+// mostOutput is more than the rules of any host are as text, in bytes.
+const mostOutput = 64 << 20
+
+var errOutput = fmt.Errorf("it writes more than %d bytes", mostOutput)
+
+// output keeps what a program writes. A write beyond [mostOutput] fails, and the program ends at its next one.
+type output struct {
+	text bytes.Buffer
+	over bool
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	if o.text.Len()+len(b) > mostOutput {
+		o.over = true
+		return 0, errOutput
+	}
+	return o.text.Write(b)
+}
+
 // run runs a program in the namespace and returns what it writes.
 func run(ctx context.Context, ns namespace.Namespace, input, path string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.WaitDelay = time.Second
-	var out, said bytes.Buffer
+	var out, said output
 	cmd.Stdin = strings.NewReader(input)
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := ns.Do(cmd.Run)
 	if err == nil {
-		return out.String(), nil
+		return out.text.String(), nil
 	}
-	failure := &processError{name: filepath.Base(path), said: oneLine(said.String()), err: err}
+	if out.over || said.over {
+		return "", &processError{name: filepath.Base(path), err: errOutput}
+	}
+	failure := &processError{name: filepath.Base(path), said: oneLine(said.text.String()), err: err}
 	if ctx.Err() != nil {
 		failure.err = ctx.Err()
 	}
