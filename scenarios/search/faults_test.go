@@ -85,8 +85,9 @@ func TestNamesOfFaultsAreUnique(t *testing.T) {
 
 // TestExtrasAreDrawn checks that seeds draw each extra fault, and that few seeds draw one.
 func TestExtrasAreDrawn(t *testing.T) {
+	const plans = 3000
 	drawn, seeds := map[string]int{}, 0
-	for seed := range uint64(2000) {
+	for seed := range uint64(plans) {
 		for _, s := range Draw(seed, Options{Change: true}).Steps {
 			if slices.ContainsFunc(extras(), func(f fault) bool { return f.name == s.Fault }) {
 				drawn[s.Fault]++
@@ -94,8 +95,8 @@ func TestExtrasAreDrawn(t *testing.T) {
 			}
 		}
 	}
-	if len(drawn) != len(extras()) || seeds > 2000/6 {
-		t.Errorf("%d seeds of 2000 draw %v", seeds, drawn)
+	if len(drawn) != len(extras()) || seeds > plans/6 {
+		t.Errorf("%d seeds of %d draw %v", seeds, plans, drawn)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestFiles(t *testing.T) {
 	})
 	o := Options{
 		Root: root, SubnetFiles: []string{"/run/flannel/subnet.env"}, StateFiles: []string{"/state/s"},
-		KeyFiles: []string{"/run/flannel/wgkey"}, CNIData: "/cni/data", CNIConf: "/none", CNIBin: "/none",
+		KeyFiles: []string{"/run/flannel/wgkey"}, CNIData: "/cni/data", CNIConf: "/nonexistent", CNIBin: "/nonexistent",
 	}
 	_, kept := o.files()
 	var result Result
@@ -116,7 +116,7 @@ func TestOtherFiles(t *testing.T) {
 		"/etc/passwd.commands.lock"} {
 		o := Options{
 			Root: root, SubnetFiles: []string{path}, StateFiles: []string{path}, KeyFiles: []string{path},
-			CNIData: "/cni", CNIConf: "/none", CNIBin: "/none",
+			CNIData: "/cni", CNIConf: "/nonexistent", CNIBin: "/nonexistent",
 		}
 		ours, kept := o.files()
 		if len(ours) > 0 || !slices.Contains(objects(kept), path) || !slices.Contains(objects(kept), "/cni") {

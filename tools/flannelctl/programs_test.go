@@ -22,7 +22,7 @@ func TestRunProgram(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", endless, len(out), err)
 		}
 	}
-	_, err = runProgram(t.Context(), "/none/flannelctl")
+	_, err = runProgram(t.Context(), "/nonexistent/flannelctl")
 	if err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("no program: %v", err)
 	}
