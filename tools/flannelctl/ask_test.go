@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -20,7 +21,12 @@ import (
 // questions it says that it is busy.
 func fakeDaemon(t *testing.T, pages map[string]string) string {
 	t.Helper()
-	subnetFile := filepath.Join(t.TempDir(), "subnet.env")
+	dir, err := os.MkdirTemp("", "d") // with the test's name the path would be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	subnetFile := filepath.Join(dir, "subnet.env")
 	l, err := net.Listen("unix", control.Socket(subnetFile))
 	if err != nil {
 		t.Fatal(err)
