@@ -393,9 +393,11 @@ func (n *Node) network() config.Network {
 
 // offeredBy reports whether a peer's record offers the backend of the config that the node has, where the node keeps
 // no other one: the operator has ended the change, or the host has several networks, or it refuses a later config. The
-// peers that started again with such a config offer no previous backend.
+// peers that started again with such a config offer no previous backend. A record of a host that is no node may offer
+// what no node has ever run.
 func (n *Node) offeredBy(l *lease.Lease) bool {
-	if !n.refused && n.all.about.Apart == nil && n.all.config.Formerly == nil {
+	ofNode := slices.ContainsFunc(n.all.order, func(name string) bool { return n.all.hasAddress(name, owner(l.Attrs)) })
+	if ofNode && !n.refused && n.all.about.Apart == nil && n.all.config.Formerly == nil {
 		return true // the node keeps former backends
 	}
 	network := n.network()
