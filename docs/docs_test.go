@@ -139,7 +139,8 @@ func TestRecordsAreListed(t *testing.T) {
 // eventKind matches the kind of a log line, where node and agent name it; the
 // kinds of a lane stand in a list of their own (core/node/lane.go).
 var eventKind = regexp.MustCompile(
-	`(?:\b(?:event|once|Add|Once)\((?:event\.)?(?:Info|Warning|Error), |Kind: |\b(?:lookFailed|applied|failed|clean): +)"([a-z-]+)"`)
+	`(?:\b(?:event|once|Add|Once)\((?:event\.)?(?:Info|Warning|Error), |Kind: |` +
+		`\b(?:lookFailed|applied|failed|clean): +)"([a-z-]+)"`)
 
 func TestLogKindsAreExplained(t *testing.T) {
 	manual, err := os.ReadFile("operations.md")
