@@ -14,11 +14,11 @@ func TestErrors(t *testing.T) {
 	}
 	for want, f := range map[string]Files{
 		"": {},
-		"--x-keyfile: missing, though --x-certfile is given":                        {Cert: "/nonexistent/c"},
-		"--x-certfile: missing, though --x-keyfile is given":                        {Key: "/nonexistent/k"},
-		"--x-certfile, --x-keyfile: open /nonexistent/c: no such file or directory": {Cert: "/nonexistent/c", Key: "/nonexistent/k"},
-		"--x-cafile: open /nonexistent/ca: no such file or directory":               {CA: "/nonexistent/ca"},
-		"--x-cafile: " + empty + " holds no certificate in PEM form":                {CA: empty},
+		"--x-keyfile: missing, though --x-certfile is given":                    {Cert: "/missing/c"},
+		"--x-certfile: missing, though --x-keyfile is given":                    {Key: "/missing/k"},
+		"--x-certfile, --x-keyfile: open /missing/c: no such file or directory": {Cert: "/missing/c", Key: "/missing/k"},
+		"--x-cafile: open /missing/ca: no such file or directory":               {CA: "/missing/ca"},
+		"--x-cafile: " + empty + " holds no certificate in PEM form":            {CA: empty},
 	} {
 		f.Flags = "x"
 		cfg, err := f.Client()
