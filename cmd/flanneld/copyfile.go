@@ -38,10 +38,7 @@ func replaceBy(source, destination string) error {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no file", source)
-	}
-	data, err := os.ReadFile(source)
+	data, err := files.ReadRegular(source, files.MostOwn)
 	if err != nil {
 		return err
 	}

@@ -196,7 +196,7 @@ func TestHealthFollowsTheLoop(t *testing.T) {
 	})
 }
 
-// The status says since when the node is not ready, over several turns, and no more once it is.
+// The status says since when the node has been unready, over several turns, and nothing once the node is ready.
 func TestUnreadySince(t *testing.T) {
 	h, now := &Health{}, time.Now()
 	for _, step := range []struct {

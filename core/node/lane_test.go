@@ -35,8 +35,8 @@ func TestHintsPushNoLookBack(t *testing.T) {
 	}
 }
 
-// TestNewsAfterAQuietTime gives a hint, or a changed record, after a quiet time: the node looks within 20 ms. With
-// 25 changes or hints within a second it looks no more often than with a debounce before each look.
+// TestNewsAfterAQuietTime gives a hint, or a changed record, after a quiet time: the node looks within 20 ms. If
+// 25 of them come within a second, it looks at most as often as if it waited before each look.
 func TestNewsAfterAQuietTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		news func(*world, int)

@@ -109,7 +109,7 @@ func saved(world *simworld.World, name string) []string {
 
 // harmed compares a harvest with the one of the same run without hostile records, and returns the first difference in a
 // sentence, or "". A node may have routes to the subnets of hostile records. The runs end at different times, so the
-// lease of a host that is no more may have ended in one of them alone.
+// lease of a host that has gone may have expired in only one of them.
 func (h harvest) harmed(calm harvest, forged []string) string {
 	here, there := differ(h[departed], calm[departed])
 	for _, owner := range slices.Concat(here, there) {

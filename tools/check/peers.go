@@ -111,7 +111,7 @@ func (f *Facts) peers() []Finding {
 	return found
 }
 
-// lost is the finding about peers whose records the datastore holds no more, though their nodes still exist.
+// lost is the finding about peers whose records the datastore has lost, though their nodes still exist.
 func (f *Facts) lost() []Finding {
 	var lost []netip.Addr
 	for _, p := range f.Peers {

@@ -79,7 +79,7 @@ type candidate struct {
 // maxSubnets is how many subnets one key may have at a device. A host has one, and those of records that it has left.
 const maxSubnets = 64
 
-// renderPeers adds the peers of all devices, and returns the problems of records. A peer stands for all records with
+// renderPeers adds the peers of all devices, and returns the problems of records. One peer serves all records with
 // its key: packets to all their subnets go to the one host that has the key. So a record with a copied key takes
 // nothing from the subnet of another record. The oldest record names the endpoint.
 func (b *Backend) renderPeers(

@@ -26,8 +26,8 @@ func (m *Machine) maybePublished(own Own, id string) bool {
 }
 
 // Publish returns the attributes for the node's record, from those that offer every backend in use. The record offers a
-// backend once the host can receive through it, and not a previous one that ends. A record that is written anew names
-// its backend.
+// backend as soon as the host can receive through it, and leaves out a previous backend that ends. A record that is
+// written anew names its backend.
 func (m *Machine) Publish(own Own, source Source, full lease.Attrs) lease.Attrs {
 	last, known := source.Last()
 	// A backend is ready if the host can receive through it, or if peers already rely on it.

@@ -39,8 +39,8 @@ func Main(m *testing.M) {
 	os.Exit(cmd.ProcessState.ExitCode())
 }
 
-// SkipAll stands for all tests of a package that this machine refuses: one skipped test with the reason. It returns the
-// exit status.
+// SkipAll reports one skipped test, with the reason, in place of all tests of a package that this machine refuses. It
+// returns the exit status.
 func SkipAll(reason string) int {
 	flag.Parse()
 	all := testing.InternalTest{Name: "TestInNamespaces", F: func(t *testing.T) { t.Skip(reason) }}

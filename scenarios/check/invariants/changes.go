@@ -214,7 +214,7 @@ func (n *Node) uplinks(up oracle.Uplink) []oracle.Uplink {
 	return all
 }
 
-// usesLostAddress reports whether a node behind a router uses an address that its host has no more: it keeps one for
+// usesLostAddress reports whether a node behind a router uses an address that its host has lost: it keeps one for
 // some time. The record of a node that is not behind a router shows that.
 func (n *Node) usesLostAddress(up oracle.Uplink) bool {
 	used, has := n.Daemon.Status().Uplink, n.addresses()
