@@ -34,22 +34,34 @@ type process struct {
 
 func launch(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	p := prepare(t, env, args...)
+	p.start()
+	return p
+}
+
+// prepare returns a daemon that has not begun.
+func prepare(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
 	port := freePort(t)
 	p := &process{t: t, done: make(chan struct{}), url: fmt.Sprintf("http://127.0.0.1:%d", port)}
 	p.cmd, p.out = command(t, env, append([]string{"--healthz-ip=127.0.0.1", fmt.Sprintf("--healthz-port=%d", port)},
 		args...)...)
+	return p
+}
+
+func (p *process) start() {
+	p.t.Helper()
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	go func() {
 		defer close(p.done)
 		_ = p.cmd.Wait() // tests read the result from ProcessState
 	}()
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	})
-	return p
 }
 
 // await asks until the answer begins as wanted, for patience at most.

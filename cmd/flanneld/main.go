@@ -43,6 +43,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	logTo(os.Stderr)
 	status := flanneld(os.Args, os.Getenv, os.Stderr)
 	klog.Flush()
 	os.Exit(status)
