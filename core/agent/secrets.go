@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/internal/files"
@@ -58,7 +60,7 @@ const maxSecretFile = 64
 
 func (f secretFile) read() (dataplane.Secret, error) {
 	path := f.path
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // does not wait for a pipe's writer
 	if err != nil {
 		return dataplane.Secret{}, fmt.Errorf("read secret: %w", err)
 	}

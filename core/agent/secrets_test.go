@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
 )
@@ -47,6 +50,8 @@ func TestSecretErrors(t *testing.T) {
 		"too long": {func(path string) error { return rewrite(path, plain+"x") },
 			[]string{"is damaged", "remove it"}},
 		"empty": {func(path string) error { return rewrite(path, "") }, []string{"is damaged"}},
+		"pipe": {func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)) },
+			[]string{"has mode prw-------", "remove it"}},
 		"no directory": {func(path string) error {
 			if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 				return err

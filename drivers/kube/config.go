@@ -5,18 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/internal/files"
 	"github.com/flanneld/flannel/internal/pause"
 )
 
 // readConfig reads the network config. An error names the file, and the place
 // in it where the JSON breaks off.
 func readConfig(path string) ([]byte, config.Network, error) {
-	data, err := os.ReadFile(path)
+	data, err := files.ReadRegular(path, files.MostOwn)
 	if err != nil {
 		return nil, config.Network{}, err
 	}

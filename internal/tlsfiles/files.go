@@ -6,10 +6,14 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
-	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/flanneld/flannel/internal/files"
 )
+
+// mostPEM is more than a bundle of certificates holds, in bytes.
+const mostPEM = 16 << 20
 
 // Files are the values of three flags. A flag that is not given has an empty value.
 type Files struct {
@@ -75,7 +79,15 @@ func (f Files) Pair() (read func() (*tls.Certificate, error), err error) {
 		return nil, fmt.Errorf("--%[1]s-certfile: missing, though --%[1]s-keyfile is given", f.Flags)
 	}
 	read = func() (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		cert, err := files.ReadRegular(f.Cert, mostPEM)
+		if err != nil {
+			return nil, err
+		}
+		key, err := files.ReadRegular(f.Key, mostPEM)
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(cert, key)
 		return &pair, err
 	}
 	if _, err := read(); err != nil {
@@ -106,7 +118,7 @@ func (f Files) Authorities() (func() *x509.CertPool, error) {
 }
 
 func (f Files) authorities() (*x509.CertPool, error) {
-	pem, err := os.ReadFile(f.CA)
+	pem, err := files.ReadRegular(f.CA, mostPEM)
 	if err != nil {
 		return nil, fmt.Errorf("--%s-cafile: %w", f.Flags, err)
 	}

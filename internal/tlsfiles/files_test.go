@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestErrors checks that an error names the flag and the file.
@@ -12,12 +14,18 @@ func TestErrors(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, f := range map[string]Files{
 		"": {},
 		"--x-keyfile: missing, though --x-certfile is given":                    {Cert: "/missing/c"},
 		"--x-certfile: missing, though --x-keyfile is given":                    {Key: "/missing/k"},
 		"--x-certfile, --x-keyfile: open /missing/c: no such file or directory": {Cert: "/missing/c", Key: "/missing/k"},
 		"--x-cafile: open /missing/ca: no such file or directory":               {CA: "/missing/ca"},
+		"--x-certfile, --x-keyfile: read " + pipe + ": it is no regular file":   {Cert: empty, Key: pipe},
+		"--x-cafile: read " + pipe + ": it is no regular file":                  {CA: pipe},
 		"--x-cafile: " + empty + " holds no certificate in PEM form":            {CA: empty},
 	} {
 		f.Flags = "x"
