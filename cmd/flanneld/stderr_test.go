@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -78,12 +79,13 @@ func TestDaemonWithoutReaderOfItsLog(t *testing.T) {
 // fill writes to a pipe until it is full.
 func fill(t *testing.T, w *os.File) {
 	t.Helper()
-	for err := error(nil); err == nil; {
+	var err error
+	for err == nil {
 		if err = w.SetWriteDeadline(time.Now().Add(time.Millisecond)); err == nil {
 			_, err = w.Write(make([]byte, 4096))
 		}
-		if err != nil && !os.IsTimeout(err) {
-			t.Fatal(err)
-		}
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
 	}
 }
