@@ -20,8 +20,8 @@ const (
 	mostLines = 1000        // lines of the log that wait
 )
 
-// logTo makes klog write to standard error, which its reader may leave full. The signal SIGPIPE, by which Go ends a process whose standard
-// error has no reader any more, is ignored; programs that the process starts get it as usual.
+// logTo makes klog write to standard error, which its reader may leave full. The signal SIGPIPE, by which Go ends a
+// process whose standard error has no reader any more, is ignored; programs that the process starts get it as usual.
 func logTo(w io.Writer) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	var flags flag.FlagSet
