@@ -81,7 +81,8 @@ func fill(t *testing.T, w *os.File) {
 	t.Helper()
 	var err error
 	for err == nil {
-		if err = w.SetWriteDeadline(time.Now().Add(time.Millisecond)); err == nil {
+		err = w.SetWriteDeadline(time.Now().Add(time.Millisecond))
+		if err == nil {
 			_, err = w.Write(make([]byte, 4096))
 		}
 	}
