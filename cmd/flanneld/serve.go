@@ -49,7 +49,7 @@ func serve(ctx context.Context, o *options) node.Exit {
 		return failed(err)
 	}
 	defer func() { closing("server", s.Close()) }()
-	listener, err := listen(o.servers.listen)
+	listener, err := listen(ctx, o.servers.listen)
 	if err != nil {
 		return failed(err)
 	}
@@ -95,11 +95,11 @@ func (o *options) openNetwork(
 }
 
 // listen opens the address of --listen.
-func listen(at string) (net.Listener, error) {
+func listen(ctx context.Context, at string) (net.Listener, error) {
 	if number, inherited := strings.CutPrefix(at, "fd://"); inherited {
 		return inherit(number)
 	}
-	l, err := net.Listen("tcp", strings.TrimPrefix(at, "tcp://"))
+	l, err := agent.ListenTCP(ctx, strings.TrimPrefix(at, "tcp://"))
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
@@ -148,7 +148,7 @@ func (o *options) serveHealth(ctx context.Context, store *etcd.Store) error {
 		}
 		_, _ = fmt.Fprint(w, "flanneld is ready")
 	})
-	l, err := net.Listen("tcp", net.JoinHostPort(o.healthzIP, strconv.Itoa(o.healthzPort)))
+	l, err := agent.ListenTCP(ctx, net.JoinHostPort(o.healthzIP, strconv.Itoa(o.healthzPort)))
 	if err != nil {
 		return fmt.Errorf("--healthz-port: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -32,6 +33,10 @@ const (
 
 	// closeGrace is the longest time that running requests delay Close.
 	closeGrace = 500 * time.Millisecond
+
+	// listenFor is how long ListenTCP tries to get an address that is in use, and listenAgain the pause between tries.
+	listenFor   = 2 * time.Second
+	listenAgain = 20 * time.Millisecond
 )
 
 // Listen is the address of the server, and who may read which page.
@@ -49,12 +54,33 @@ type Server struct {
 
 // Serve answers requests about the nodes until Close. The number of open connections is bounded.
 func Serve(ctx context.Context, listen Listen, nodes *Roster) (*Server, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", listen.Addr)
+	l, err := ListenTCP(ctx, listen.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("health listener: %w", err)
 	}
 	return ServeAt(l, listen.handler(nodes)), nil
+}
+
+// ListenTCP listens at an address. A daemon that was killed while it started another program can leave its
+// listener to that child until the child runs the program. So ListenTCP tries for a moment while the address is in use.
+func ListenTCP(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	return untilFree(ctx, func() (net.Listener, error) { return lc.Listen(ctx, "tcp", addr) })
+}
+
+// untilFree tries to listen, and tries again for a moment while the address is in use.
+func untilFree(ctx context.Context, listen func() (net.Listener, error)) (net.Listener, error) {
+	for end := time.Now().Add(listenFor); ; {
+		l, err := listen()
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(listenAgain):
+		}
+	}
 }
 
 // ServeAt answers requests of any client at a listener until Close. A connection has one request, so no

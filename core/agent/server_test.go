@@ -3,10 +3,15 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/flanneld/flannel/core/node"
@@ -76,6 +81,31 @@ func TestStatusIsOnlyForTheHost(t *testing.T) {
 			t.Errorf("%q gets %d though the status is open", remote, code)
 		}
 	}
+}
+
+// A child of a killed daemon holds its listener for a moment.
+func TestListenerThatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for held, want := range map[time.Duration]error{time.Second: nil, time.Minute: syscall.EADDRINUSE} {
+			free := time.Now().Add(held)
+			_, err := untilFree(t.Context(), func() (net.Listener, error) {
+				if time.Now().Before(free) {
+					return nil, &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
+				}
+				return nil, nil
+			})
+			if !errors.Is(err, want) {
+				t.Errorf("held for %v: %v", held, err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		_, err := untilFree(ctx, func() (net.Listener, error) { return nil, syscall.EADDRINUSE })
+		if !errors.Is(err, syscall.EADDRINUSE) || !time.Now().Equal(began) {
+			t.Errorf("a daemon that ends waits for the address: %v", err)
+		}
+	})
 }
 
 func TestServer(t *testing.T) {
