@@ -16,15 +16,23 @@ type Holder struct {
 	Network config.Network
 }
 
-// HasAddress reports whether a record has the node's public address: the IPv4 address, or the IPv6 address
-// in a network without IPv4 (interop E9: IPv6-only nodes).
-func (h Holder) HasAddress(a *lease.Attrs) bool {
+// Address returns the public address that identifies the node: the IPv4 address, or the IPv6 address in a network
+// without IPv4 (interop E9: IPv6-only nodes). It is not valid if the node has none.
+func (h Holder) Address() netip.Addr {
 	f := cidr.V4
 	if h.Network.V6.Enabled() && !h.Network.V4.Enabled() || !isHost(h.Attrs.PublicIP) {
 		f = cidr.V6
 	}
-	ip := h.Attrs.IP(f)
-	return isHost(ip) && a.IP(f) == ip
+	if ip := h.Attrs.IP(f); isHost(ip) {
+		return ip
+	}
+	return netip.Addr{}
+}
+
+// HasAddress reports whether a record has the node's public address.
+func (h Holder) HasAddress(a *lease.Attrs) bool {
+	ip := h.Address()
+	return ip.IsValid() && (ip == a.PublicIP || ip == a.PublicIPv6)
 }
 
 func isHost(ip netip.Addr) bool { return ip.IsValid() && !ip.IsUnspecified() }

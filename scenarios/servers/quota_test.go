@@ -215,3 +215,70 @@ func TestOneLeaseForOldClients(t *testing.T) {
 		t.Errorf("a second reservation: %s", second)
 	}
 }
+
+// TestReservationsBecomeNoSecondLease checks that no node gets a second lease by the reservations of the old API: it
+// reserves a subnet, ends the reservation, which leaves a lease, and does so again; also at several servers at once.
+func TestReservationsBecomeNoSecondLease(t *testing.T) {
+	a, d := newAuthority(t), newPrefix(startEtcd(t))
+	d.Put(t, "config", oldConfig, 0)
+	var at []oldClient
+	for range 2 {
+		addr := a.secure(d, server.Options{OwnRecords: true}).addr
+		at = append(at, oldClient{t, "https://" + addr, a.transport("one", "192.168.64.1")})
+	}
+	d.Put(t, "subnets/10.5.1.0-24", attrs1, time.Hour)
+	records := func() string { return at[0].ask("GET", "/v1/_/leases", "") }
+	eventually(t, "the lease", func() bool { return strings.Contains(records(), "10.5.1.0") })
+	var work sync.WaitGroup
+	for i := range 40 {
+		work.Go(func() {
+			at[i%2].ask("POST", "/v1/_/reservations", fmt.Sprintf(`{"Subnet":"10.5.%d.0/24","PublicIP":"192.168.64.1"}`, 10+i))
+		})
+	}
+	work.Wait()
+	reservations := func() int {
+		return strings.Count(at[0].ask("GET", "/v1/_/reservations", ""), "PublicIP")
+	}
+	eventually(t, "one reservation", func() bool { return reservations() == 1 })
+	subnet := strings.Split(at[0].ask("GET", "/v1/_/reservations", ""), `"`)[3]
+	answer := at[0].ask("DELETE", "/v1/_/reservations/"+strings.Replace(subnet, "/", "-", 1), "")
+	if !strings.HasPrefix(answer, "500") || !strings.Contains(answer, "holds the lease 10.5.1.0-24") ||
+		strings.Contains(answer, "races") {
+		t.Errorf("the end of the reservation: %s", answer)
+	}
+	if n := strings.Count(records(), "PublicIP\""); n != 2 || reservations() != 1 {
+		t.Errorf("%d records, %d of them reservations", n, reservations())
+	}
+}
+
+// TestLeasesNeedAnAddress checks that no client gets leases that no address or name counts for.
+func TestLeasesNeedAnAddress(t *testing.T) {
+	a, d := newAuthority(t), newPrefix(startEtcd(t))
+	d.Put(t, "config", quotaConfig, 0)
+	secure := client(t, a.node("one", a.secure(d, server.Options{OwnRecords: true}).addr, "")) // from 127.0.0.1
+	open := client(t, remote.Options{Servers: []string{d.serve(t, server.Options{}, nil).addr}})
+	for name, s := range map[string]*remote.Store{"with a certificate": secure, "without": open} {
+		synced(t, s)
+		for subnet, attrs := range map[string]lease.Attrs{
+			"10.5.1.0-24": {}, "10.5.2.0-24": {PublicIPv6: netip.MustParseAddr("fd77::2")}, "0.0.0.0-0&fd00:5:0:3::-64": {},
+		} {
+			_, err := s.Create(t.Context(), key(t, subnet), attrs, time.Hour)
+			if err == nil || !strings.Contains(err.Error(), "the public address of its node is missing") {
+				t.Errorf("%s: a lease of %s for %+v: %v", name, subnet, attrs, err)
+			}
+		}
+	}
+	_, err := secure.Create(t.Context(), key(t, "0.0.0.0-0&fd00:5:0:3::-64"),
+		lease.Attrs{PublicIPv6: netip.MustParseAddr("fd77::3")}, time.Hour)
+	if err == nil || !strings.Contains(err.Error(), "put fd77::3 into its certificate") {
+		t.Errorf("a lease for an address that nothing tells: %v", err)
+	}
+	g, err := secure.Create(t.Context(), key(t, "10.5.4.0-24"), hostGW("127.0.0.1"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secure.Update(t.Context(), g, lease.Attrs{}, time.Hour); err == nil {
+		t.Error("a lease may lose its address")
+	}
+	held(t, open, "10.5.4.0-24 127.0.0.1")
+}

@@ -26,7 +26,7 @@ func (s *Server) create(w http.ResponseWriter, c call) error {
 	if !c.terms.Key.IsValid() || c.terms.TTL <= 0 {
 		return bad(errors.New("a create needs a key and a TTL"))
 	}
-	if err := c.feed.fits(c.terms.Key); err != nil {
+	if err := errors.Join(c.feed.fits(c.terms.Key), identified(c.terms.Key, attrs)); err != nil {
 		return err
 	}
 	if err := s.mayCarry(c, nil, attrs); err != nil {
@@ -57,6 +57,11 @@ func (s *Server) put(w http.ResponseWriter, c call) error {
 	if err := s.mayCarry(c, &present, attrs); err != nil {
 		return err
 	}
+	if c.terms.Op != api.Renew {
+		if err := identified(c.terms.Key, attrs); err != nil {
+			return err
+		}
+	}
 	attrs.Creator = s.creator(c.Request, present, attrs)
 	g := lease.Grant{Lease: c.terms.Lease(attrs), TTL: c.terms.Held}
 	// Do not believe the client: the record must keep its own handle.
@@ -68,7 +73,7 @@ func (s *Server) put(w http.ResponseWriter, c call) error {
 	case api.Update:
 		g, err = store.Update(c.Context(), g, attrs, c.terms.TTL)
 	case api.Move:
-		if err := c.feed.fits(c.terms.To); err != nil {
+		if err := errors.Join(c.feed.fits(c.terms.To), identified(c.terms.To, attrs)); err != nil {
 			return err
 		}
 		g, err = store.Move(c.Context(), g, c.terms.To, attrs, c.terms.TTL)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 
@@ -57,7 +58,7 @@ func (s *Server) retry(c call, change func(*lease.Snapshot) error) error {
 			return err
 		}
 		err = change(snap)
-		if !errors.Is(err, lease.ErrConflict) && !errors.Is(err, lease.ErrLost) {
+		if errors.Is(err, errHeld) || !errors.Is(err, lease.ErrConflict) && !errors.Is(err, lease.ErrLost) {
 			return err
 		}
 		if err := c.feed.newer(c.Context(), snap, err); err != nil {
@@ -231,10 +232,16 @@ func (s *Server) reserveIn(c call, snap *lease.Snapshot, network config.Network,
 	if err := s.mayCarry(c, present, l.Attrs); err != nil {
 		return err
 	}
-	if err := mayReserve(s.holderOf(c.Request, l.Attrs, snap), snap, key); err != nil {
+	h := s.holderOf(c.Request, l.Attrs, snap)
+	if err := mayReserve(h, snap, key, math.MaxInt64); err != nil {
 		return err
 	}
-	return c.feed.store.PutRecord(c.Context(), l, 0)
+	if err := c.feed.store.PutRecord(c.Context(), l, 0); err != nil {
+		return err
+	}
+	return s.confirm(c, key, func(snap *lease.Snapshot, l *lease.Lease) error {
+		return mayReserve(h, snap, l.Key, l.ModRevision)
+	}, c.feed.store.DeleteRecord)
 }
 
 // unreserve gives a reservation a TTL again.
@@ -243,21 +250,35 @@ func (s *Server) unreserve(w http.ResponseWriter, c call) error {
 	if err != nil {
 		return err
 	}
-	err = s.retry(c, func(*lease.Snapshot) error {
-		l, _, err := c.feed.lease(key)
-		switch {
-		case err != nil:
-			return err
-		case !l.Reserved():
-			return fmt.Errorf("subnet %s is not reserved", key)
-		}
-		if err := s.mayChange(c.Request, *l); err != nil {
-			return err
-		}
-		return c.feed.store.PutRecord(c.Context(), *l, oldTTL)
-	})
+	if err := c.feed.catchUp(c.Context()); err != nil { // the client may have a lease by another server
+		return err
+	}
+	err = s.retry(c, func(*lease.Snapshot) error { return s.free(c, key) })
 	if err != nil {
 		return err
 	}
 	return reply(w, nil)
+}
+
+// free makes the reservation of a subnet a lease.
+func (s *Server) free(c call, key lease.Key) error {
+	l, snap, err := c.feed.lease(key)
+	switch {
+	case err != nil:
+		return err
+	case !l.Reserved():
+		return fmt.Errorf("subnet %s is not reserved", key)
+	}
+	if err := s.mayChange(c.Request, *l); err != nil {
+		return err
+	}
+	h := s.holderOf(c.Request, l.Attrs, snap)
+	if err := mayFree(h, snap, l.Key); err != nil {
+		return err
+	}
+	if err := c.feed.store.PutRecord(c.Context(), *l, oldTTL); err != nil {
+		return err
+	}
+	return s.confirm(c, key, func(snap *lease.Snapshot, l *lease.Lease) error { return mayFree(h, snap, l.Key) },
+		func(ctx context.Context, l lease.Lease) error { return c.feed.store.PutRecord(ctx, l, 0) })
 }

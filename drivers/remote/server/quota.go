@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -47,12 +48,24 @@ func (s *Server) holderOf(r *http.Request, attrs lease.Attrs, snap *lease.Snapsh
 	return h
 }
 
+// errHeld marks the refusal of a second lease or reservation. Another try meets the same refusal.
+var errHeld = errors.New("a node holds one")
+
 // heldError refuses a second lease. For nodes of this release it is a conflict: the node looks at the
 // record that the error names, and takes it over.
 func heldError(what string, l *lease.Lease) error {
-	return fmt.Errorf("this node (%s) holds the %s %s already: renew, update or move it, or end it with "+
-		"\"flannelctl leases release %s --owner %[1]s\"; %[5]w", l.Attrs.PublicIP, what, l.Key, l.Key,
+	return fmt.Errorf("this node (%s) holds the %s %s already, and %w: renew, update or move it, or end it with "+
+		"\"flannelctl leases release %[3]s --owner %[1]s\"; %[5]w", l.Attrs.PublicIP, what, l.Key, errHeld,
 		&lease.ConflictError{Key: l.Key, Revision: l.ModRevision})
+}
+
+// identified refuses a record of a new lease without the public address that identifies its node: nothing would count
+// the leases of that node.
+func identified(key lease.Key, attrs lease.Attrs) error {
+	if key.V4.IsValid() && !attrs.PublicIP.IsValid() || !attrs.PublicIP.IsValid() && !attrs.PublicIPv6.IsValid() {
+		return bad(fmt.Errorf("record of %s: the public address of its node is missing", key))
+	}
+	return nil
 }
 
 // take gives a node a new lease. The lease that the same certificate holds under another address
@@ -105,12 +118,39 @@ func (s *Server) settle(c call, h alloc.Holder, g lease.Grant) (lease.Grant, err
 	return lease.Grant{}, heldError("lease", older)
 }
 
-// mayReserve refuses a second reservation.
-func mayReserve(h alloc.Holder, snap *lease.Snapshot, key lease.Key) error {
+// mayReserve refuses a reservation if the node holds another one that is older than a revision.
+func mayReserve(h alloc.Holder, snap *lease.Snapshot, key lease.Key, before int64) error {
 	for _, l := range snap.Leases {
-		if l.Reserved() && l.Key != key && l.Key.V4.IsValid() && h.HasAddress(&l.Attrs) {
+		counts := l.Reserved() && l.Key != key && l.Key.V4.IsValid() && h.HasAddress(&l.Attrs)
+		if counts && l.ModRevision < before {
 			return heldError("reservation", l)
 		}
+	}
+	return nil
+}
+
+// mayFree refuses to make the reservation of a subnet a lease if the node holds a lease.
+func mayFree(h alloc.Holder, snap *lease.Snapshot, key lease.Key) error {
+	if held := h.Other(snap.Leases, key); held != nil {
+		return heldError("lease", held)
+	}
+	return nil
+}
+
+// confirm checks the quota again once a change is written, as another request may have been faster, perhaps at another
+// server. If the check refuses the record of a subnet, confirm undoes the change.
+func (s *Server) confirm(
+	c call, key lease.Key, check func(*lease.Snapshot, *lease.Lease) error, undo func(context.Context, lease.Lease) error,
+) error {
+	if err := c.feed.catchUp(c.Context()); err != nil {
+		return nil // the change is written, and the client needs no more
+	}
+	l, snap, err := c.feed.lease(key)
+	if err != nil {
+		return nil
+	}
+	if err := check(snap, l); err != nil {
+		return errors.Join(err, undo(c.Context(), *l))
 	}
 	return nil
 }

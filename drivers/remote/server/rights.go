@@ -81,26 +81,28 @@ func (s *Server) creator(r *http.Request, present lease.Lease, attrs lease.Attrs
 
 // mayCarry refuses a record with an address that is not the client's: all nodes would send that host's
 // packets to another one. The present record, if there is one, may keep its addresses. Where nothing
-// tells the client's addresses of a family, the client may use one that no other record carries.
+// tells the client's addresses of a family, the client may use one that no other record carries, unless the quota
+// goes by that address alone: then the client could hold as many leases as it claims addresses.
 func (s *Server) mayCarry(c call, present *lease.Lease, attrs lease.Attrs) error {
 	cert := certificate(c.Request)
 	if !s.o.OwnRecords || cert == nil {
 		return nil
 	}
 	own := addressesOf(c.Request)
+	snap, err := c.feed.synced()
+	if err != nil {
+		return err
+	}
+	h := s.holderOf(c.Request, attrs, snap)
 	for _, ip := range publicOf(attrs) {
 		kept := present != nil && slices.Contains(publicOf(present.Attrs), ip)
 		if kept || slices.Contains(own, ip) {
 			continue
 		}
-		if !slices.ContainsFunc(own, func(o netip.Addr) bool { return o.Is4() == ip.Is4() }) {
-			taken, err := c.feed.carries(present, ip)
-			if err != nil {
-				return err
-			}
-			if !taken {
-				continue
-			}
+		counts := h.Name == "" && ip == h.Address()
+		told := slices.ContainsFunc(own, func(o netip.Addr) bool { return o.Is4() == ip.Is4() })
+		if !counts && !told && !carries(snap, present, ip) {
+			continue
 		}
 		return forbidden(fmt.Errorf("a record with the address %s: client %q has the addresses %v; "+
 			"put %s into its certificate", ip, nameOf(cert), own, ip))
@@ -109,14 +111,10 @@ func (s *Server) mayCarry(c call, present *lease.Lease, attrs lease.Attrs) error
 }
 
 // carries reports whether a record other than the present one has an address.
-func (f *feed) carries(present *lease.Lease, ip netip.Addr) (bool, error) {
-	snap, err := f.synced()
-	if err != nil {
-		return false, err
-	}
+func carries(snap *lease.Snapshot, present *lease.Lease, ip netip.Addr) bool {
 	return slices.ContainsFunc(snap.Leases, func(l *lease.Lease) bool {
 		return (present == nil || l.Key != present.Key) && slices.Contains(publicOf(l.Attrs), ip)
-	}), nil
+	})
 }
 
 // addressesOf returns the addresses of a client with a certificate: those in the certificate, and if
