@@ -130,15 +130,32 @@ func (s *Session) isForged(l lease.Lease) bool {
 func (s *Session) Forgeries() []lease.Lease {
 	var all []lease.Lease
 	for _, f := range s.forgeries {
-		adopted := slices.ContainsFunc(s.top.NodeNames(), func(name string) bool {
-			n, err := s.world.Node(name)
-			return err == nil && announces(n, f.Key)
-		})
-		if !adopted {
+		if !s.adopted(f.Key) {
 			all = append(all, f)
 		}
 	}
 	return all
+}
+
+// adopted reports whether a node announces the subnet of a forged record, and the record has the node's address. A node
+// that has lost its subnet to another host announces it for a moment longer.
+func (s *Session) adopted(key lease.Key) bool {
+	for _, name := range s.top.NodeNames() {
+		n, err := s.world.Node(name)
+		if err != nil || !announces(n, key) {
+			continue
+		}
+		records, err := s.world.Store().Records()
+		if err != nil {
+			return false
+		}
+		for _, r := range records {
+			if l, ok := r.lease(); ok && l.Key == key && s.owner(l) == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // halfOf returns the key of the second half of a node's IPv4 subnet.
