@@ -66,13 +66,17 @@ func (s *Session) compareTraces() error {
 	return nil
 }
 
-// podTwice reports whether a pod on another host has the address of a node's pod: two hosts with one public address
-// may hold one lease, and a packet reaches either pod.
+// podTwice reports whether another host has the address of a node's pod, or holds a lease with it: two hosts with one
+// public address may hold one lease, and a packet reaches either host.
 func (s *Session) podTwice(name string, f cidr.Family) bool {
 	own := s.podIn(name, f)
 	return slices.ContainsFunc(s.top.NodeNames(), func(other string) bool {
+		if other == name {
+			return false
+		}
 		host, err := nodeWith[TraceHost](s, other)
-		return err == nil && other != name && host.PodAddr(f) == own
+		holder, err2 := nodeWith[LeaseHolder](s, other)
+		return err == nil && host.PodAddr(f) == own || err2 == nil && holder.Holds().Of(f).Contains(own)
 	})
 }
 
