@@ -211,7 +211,7 @@ func TestOneLeaseForOldClients(t *testing.T) {
 		return strings.Contains(moved.ask("GET", "/v1/_/reservations", ""), free.String())
 	})
 	second := reserve("10.5.210.0/24")
-	if !strings.HasPrefix(second, "500") || !strings.Contains(second, "holds the reservation") {
+	if !strings.HasPrefix(second, "500 this node (192.168.64.2) holds the reservation") {
 		t.Errorf("a second reservation: %s", second)
 	}
 }
