@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 
 	"github.com/vishvananda/netns"
 
@@ -24,7 +25,11 @@ func (n *netnsNode) Kernel(ctx context.Context) (k trace.Kernel, done func(), er
 	if err != nil {
 		return nil, nil, errors.Join(err, host.Close())
 	}
-	return &trace.Linux{Netlink: n.node.Netlink(), Host: host, Firewall: filter}, func() {
+	run := func(ctx context.Context, argv ...string) ([]byte, error) {
+		out, err := n.node.Shell(ctx, strings.Join(argv, " "))
+		return []byte(out), err
+	}
+	return &trace.Linux{Netlink: n.node.Netlink(), Host: host, Firewall: filter, Run: run}, func() {
 		_ = host.Close()
 		_ = filter.Close()
 	}, nil

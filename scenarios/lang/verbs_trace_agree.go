@@ -86,18 +86,7 @@ func (s *Session) seenByTrace(r PingResult) bool {
 	inUserspace := func(config string) bool { return backendOf(config)["Implementation"] == "userspace" }
 	userspace := slices.Contains(s.top.NoWireGuard, r.Where) || inUserspace(s.config) ||
 		slices.ContainsFunc(s.formerly, inUserspace)
-	blocks := r.Drop == "fw_drop" && s.blocks(r.Where)
-	return slices.Contains(seenByTrace, r.Drop) && !(userspace && r.Drop == "wg_no_peer") && !blocks
-}
-
-// blocks reports whether "fault N block" is in force at a host. Its rules are no part of the simulated packet filter.
-func (s *Session) blocks(host string) bool {
-	for fault := range s.undo {
-		if strings.HasPrefix(fault, host+" block ") {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(seenByTrace, r.Drop) && !(userspace && r.Drop == "wg_no_peer")
 }
 
 // compareTrace compares the traces between two pods, there and back, with a packet.

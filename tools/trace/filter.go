@@ -184,6 +184,12 @@ func (w *walk) admitted(peer node.Peer) error {
 		o = outer{"udp", l.ListenPort}
 	case dataplane.IPIP:
 		own, o = l.Local, outer{proto: "ipencap"}
+	case dataplane.TUN:
+		if w.known.Carried == nil || !w.known.Carried.Proxies[w.in].Local.IsValid() {
+			return nil // only the daemon knows its port
+		}
+		socket := w.known.Carried.Proxies[w.in].Local
+		own, o = socket.Addr(), outer{"udp", socket.Port()}
 	default:
 		return nil
 	}

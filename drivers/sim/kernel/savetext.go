@@ -1,7 +1,10 @@
 package kernel
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -15,7 +18,7 @@ type SavedTable struct{ Name, Text string }
 // iptables-save, those of nftables too.
 func (h *Host) SavedTables(f cidr.Family) []SavedTable {
 	n := h.filter
-	var all []SavedTable
+	all := h.stack.savedBlocks(f)
 	if n.mark != 0 {
 		all = append(all, SavedTable{"iptables",
 			fmt.Sprintf("*mangle\n:PREROUTING ACCEPT\n-A PREROUTING -j MARK --set-mark %#x\n", n.mark)})
@@ -46,6 +49,23 @@ func (h *Host) SavedTables(f cidr.Family) []SavedTable {
 		all = append(all, SavedTable{"nftables, " + c.name, text})
 	}
 	return all
+}
+
+// savedBlocks returns the rules of the host's own firewall.
+func (s *stack) savedBlocks(f cidr.Family) []SavedTable {
+	if len(s.blocks) == 0 {
+		return nil
+	}
+	drops := slices.SortedFunc(maps.Keys(s.blocks), func(a, b blocked) int {
+		return cmp.Or(cmp.Compare(a.proto, b.proto), cmp.Compare(a.port, b.port))
+	})
+	var rules []dataplane.Rule
+	for _, b := range drops {
+		if b.proto != icmpProto(1-f) {
+			rules = append(rules, dataplane.Rule{Proto: b.proto, Port: b.port, Verdict: dataplane.Drop})
+		}
+	}
+	return []SavedTable{{"nftables, table inet blocked", "*filter\n:INPUT ACCEPT\n" + savedRules("INPUT", rules)}}
 }
 
 // savedShared returns the chains of iptables to which every program adds rules, and flannel's.
