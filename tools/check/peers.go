@@ -62,9 +62,10 @@ func plightOf(w node.Way) (plight, bool) {
 
 // troubled holds the ways to peers with one kind of fault.
 type troubled struct {
-	peers []netip.Addr // their public addresses
-	ways  int
-	first node.Way
+	peers  []netip.Addr // their public addresses
+	ways   int
+	first  node.Way
+	probes ages
 }
 
 // peers judges what the daemon's probes have found out. A peer that answers proves that
@@ -82,13 +83,15 @@ func (f *Facts) peers() []Finding {
 	}
 	var by [plights]troubled
 	probed, explained := 0, 0
+	var probes ages
 	carriers := map[string]bool{}
 	for _, p := range f.Peers {
 		for _, w := range p.Ways {
-			if w.Probe == nil || w.Probe.Finding == probe.Unknown {
+			if w.Probe == nil || w.Probe.Finding == probe.Unknown || f.isStale(w) {
 				continue
 			}
 			probed++
+			probes.add(f.age(w))
 			if f.explained(p) {
 				explained++
 				continue
@@ -96,17 +99,18 @@ func (f *Facts) peers() []Finding {
 			carriers[f.carrier(w)] = true
 			if trouble, is := plightOf(w); is {
 				by[trouble].add(p, w)
+				by[trouble].probes.add(f.age(w))
 			}
 		}
 	}
-	found := f.lost()
+	found := append(f.lost(), f.stale()...)
 	for trouble, who := range by {
 		if who.ways > 0 {
 			found = append(found, f.peerFinding(plight(trouble), who, probed))
 		}
 	}
 	if len(found) == 0 && explained == 0 {
-		found = []Finding{allAnswer(probed, carriers)}
+		found = []Finding{allAnswer(probed, probes, carriers)}
 	}
 	return found
 }
@@ -129,7 +133,7 @@ func (f *Facts) lost() []Finding {
 }
 
 // allAnswer is the finding without a fault.
-func allAnswer(probed int, carriers map[string]bool) Finding {
+func allAnswer(probed int, probes ages, carriers map[string]bool) Finding {
 	if probed == 0 {
 		return Finding{Level: Warning, Topic: "peers", Remedy: "flannelctl ping NODE",
 			Text: "no peer has been probed yet, so whether they answer is not known"}
@@ -139,7 +143,7 @@ func allAnswer(probed int, carriers map[string]bool) Finding {
 	for _, carrier := range slices.Sorted(maps.Keys(carriers)) {
 		text += ", and " + carrier + " is reached from each of them"
 	}
-	return Finding{Level: OK, Topic: "peers", Text: text}
+	return Finding{Level: OK, Topic: "peers", Text: text + probes.String()}
 }
 
 // add counts a way of a peer.
@@ -208,6 +212,7 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 	case trouble == noTCP || trouble == noICMP:
 		finding.Topic, finding.Remedy = "filter", "flannelctl ping --mtu "+first
 	}
+	finding.Text += who.probes.String()
 	return finding
 }
 

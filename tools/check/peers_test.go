@@ -69,6 +69,16 @@ const unanswered = " to 192.168.64.2 have no answer, nothing arrives here by it 
 	"ping, so it is up. " + lostSomewhere +
 	" # ssh 192.168.64.2 flannelctl check\n"
 
+// probedAgo gives the last probes of each peer an age.
+func probedAgo(ages ...time.Duration) func(*testing.T, *Facts) {
+	return func(_ *testing.T, f *Facts) {
+		f.Status.TakenAt = since.Add(time.Hour)
+		for i, age := range ages {
+			f.Peers[i].Ways[0].Probe.At = f.Status.TakenAt.Add(-age)
+		}
+	}
+}
+
 // peerCases are results of probes, and the findings about them.
 var peerCases = []struct {
 	name   string
@@ -132,6 +142,15 @@ var peerCases = []struct {
 		"warning filter: 192.168.64.2 answers ICMP at 10.5.2.0 and not TCP: a packet filter, or a network card that " +
 			"computes wrong checksums in tunnels " +
 			"# flannelctl ping --mtu 192.168.64.2\n"},
+	{"probes of a minute ago", probedAgo(3*time.Second, 58*time.Second), []probe.Result{well, well},
+		"ok peers: all peers that were probed answer, and UDP port 8472 is reached from each of them (probed 3s to 58s " +
+			"ago) # \n"},
+	{"a fault of some seconds ago", probedAgo(40*time.Second, time.Second), []probe.Result{oneway, well},
+		"warning peers: packets to 192.168.64.2 are lost, and those from there arrive. " + lostSomewhere +
+			" (probed 40s ago) # flannelctl mesh --port 8081\n"},
+	{"probes that are too old", probedAgo(time.Second, 4*time.Minute, 5*time.Minute), []probe.Result{well, well, barred},
+		"warning peers: whether 192.168.64.3, 192.168.64.4 answers now is not known: the last probes are too old for that " +
+			"(probed 4m0s to 5m0s ago) # flannelctl ping --mtu 192.168.64.3\n"},
 	{"many", nil, []probe.Result{oneway, oneway, oneway, oneway, oneway, oneway, oneway, well},
 		"warning peers: packets to 192.168.64.2, 192.168.64.3, 192.168.64.4, 192.168.64.5, 192.168.64.6 and 2 more are " +
 			"lost, and those from there arrive. " + lostSomewhere +
