@@ -13,6 +13,10 @@ const (
 	FaultAuthority   Fault = "authority"   // one side does not trust the authority of the other's certificate
 	FaultCertificate Fault = "certificate" // the datastore demands a certificate and gets none, or one for another host
 	FaultDenied      Fault = "denied"      // the user may not do this
+	FaultLeader      Fault = "leader"      // the members of etcd that answer have no leader
+	// FaultUnauthorized and FaultForbidden are answers of Kubernetes' API server.
+	FaultUnauthorized Fault = "unauthorized" // it accepts neither the token nor the certificate: one is wrong, or expired
+	FaultForbidden    Fault = "forbidden"    // the rights of the account do not allow this
 )
 
 // FaultError is an error with a known cause.

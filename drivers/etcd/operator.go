@@ -102,3 +102,19 @@ func (s *Store) Remaining(ctx context.Context, l lease.Lease) (time.Duration, er
 	}
 	return left, nil
 }
+
+// Complaints returns what the member at an endpoint says against its etcd, such as "alarm:NOSPACE" or that it has no
+// leader. It needs no rights.
+func (s *Store) Complaints(ctx context.Context, endpoint string) (complaints []string, err error) {
+	err = s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		status, err := c.Status(ctx, endpoint)
+		if err == nil {
+			complaints = status.Errors
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask the member at %s: %w", endpoint, err)
+	}
+	return complaints, nil
+}

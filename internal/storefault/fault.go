@@ -33,9 +33,9 @@ func of(err error) lease.Fault {
 	case errors.As(err, new(x509.HostnameError)):
 		return lease.FaultCertificate
 	case apierrors.IsForbidden(err):
-		return lease.FaultDenied
+		return lease.FaultForbidden
 	case apierrors.IsUnauthorized(err):
-		return lease.FaultPassword
+		return lease.FaultUnauthorized
 	}
 	for _, known := range texts {
 		if strings.Contains(err.Error(), known.text) {
@@ -55,6 +55,8 @@ var texts = []struct {
 	{rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty), lease.FaultPassword},
 	{rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken), lease.FaultPassword},
 	{rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied), lease.FaultDenied},
+	{rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader), lease.FaultLeader},
+	{rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeoutDueToLeaderFail), lease.FaultLeader},
 	{"certificate has expired or is not yet valid", lease.FaultExpired},
 	{"tls: expired certificate", lease.FaultExpired},
 	{"certificate signed by unknown authority", lease.FaultAuthority},

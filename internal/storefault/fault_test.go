@@ -24,13 +24,14 @@ func TestMark(t *testing.T) {
 	}{
 		{nil, ""},
 		{errors.New("connection refused"), ""},
-		{apierrors.NewForbidden(nodes, "n1", errors.New("no")), lease.FaultDenied},
-		{apierrors.NewUnauthorized("no"), lease.FaultPassword},
+		{apierrors.NewForbidden(nodes, "n1", errors.New("no")), lease.FaultForbidden},
+		{apierrors.NewUnauthorized("no"), lease.FaultUnauthorized},
 		{verify(x509.UnknownAuthorityError{}), lease.FaultAuthority},
 		{verify(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}), lease.FaultCertificate},
 		{verify(x509.CertificateInvalidError{Reason: x509.Expired}), lease.FaultExpired},
 		{verify(x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}), ""},
 		{errors.New("remote error: tls: expired certificate"), lease.FaultExpired},
+		{errors.New("rpc error: code = Unavailable desc = etcdserver: no leader"), lease.FaultLeader},
 	} {
 		err := c.err
 		if err != nil {

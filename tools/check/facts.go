@@ -62,8 +62,27 @@ type Facts struct {
 	Ahead time.Duration
 	Clock bool
 
+	Store Store // as this command has found it
+	// Connections is the table of connection tracking.
+	Connections Table
+	// Neighbours are the tables of neighbours of all namespaces, by family.
+	Neighbours [2]Table
+
 	// Unknown says which facts could not be read.
 	Unknown []string
+}
+
+// Store is the datastore, if the command was to ask it.
+type Store struct {
+	Err        error    // why it could not be read
+	Complaints []string // of members of etcd, such as "http://10.0.0.1:2379 says alarm:NOSPACE"
+}
+
+// Table is a table of the kernel with a bound.
+type Table struct {
+	Entries, Most int // Most is 0 where the table cannot be read
+	// Refused counts the entries that found no room since the host started, and Now those of them while this command ran.
+	Refused, Now uint64
 }
 
 // SubnetFile is the file that CNI plugins read.

@@ -28,9 +28,9 @@ const (
 func (f *Facts) Findings() []Finding {
 	var all []Finding
 	for _, judge := range []func() []Finding{
-		f.config, f.daemon, f.node, f.modules, f.options, f.forwarding, f.bridges, f.uplink, f.overlap, f.shared,
+		f.config, f.daemon, f.node, f.datastore, f.modules, f.options, f.forwarding, f.bridges, f.uplink, f.overlap, f.shared,
 		f.bypass, f.podBridge, f.ports, f.refused, f.insiders, f.paths, f.peers, f.owners, f.firewall, f.masquerade,
-		f.firewalld, f.takers, f.leftovers, f.pools, f.disks, f.selinux, f.clock,
+		f.firewalld, f.takers, f.leftovers, f.pools, f.bounds, f.disks, f.selinux, f.clock,
 	} {
 		all = append(all, judge()...)
 	}

@@ -34,6 +34,7 @@ type Sources struct {
 	SubnetFile string
 	Folders    []string // that flannel writes to
 	CNIConf    string   // folder of the CNI configuration
+	Store      Store
 	// Time returns the time of the datastore; nil if there is none to ask.
 	Time func(context.Context) (time.Time, error)
 }
@@ -51,7 +52,8 @@ type gatherer struct {
 func Gather(ctx context.Context, s Sources) *Facts {
 	g := &gatherer{Sources: s}
 	g.f.Chains = dataplane.NewState()
-	g.f.Assigned = s.Assigned
+	g.f.Assigned, g.f.Store = s.Assigned, s.Store
+	before := g.readBounds()
 	if s.Config != nil {
 		network, _, err := node.CheckConfig(s.Config, s.Assigned)
 		if err != nil {
@@ -77,6 +79,7 @@ func Gather(ctx context.Context, s Sources) *Facts {
 	g.readPods()
 	g.readDisks()
 	g.readClock(ctx)
+	g.compareBounds(before)
 	return &g.f
 }
 

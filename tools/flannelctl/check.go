@@ -2,6 +2,7 @@ package flannelctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/linux"
 	"github.com/flanneld/flannel/drivers/linux/firewall"
+	"github.com/flanneld/flannel/internal/daemonflags"
 	"github.com/flanneld/flannel/internal/noredirect"
 	"github.com/flanneld/flannel/tools/check"
 	"github.com/flanneld/flannel/tools/daemon"
@@ -66,12 +69,18 @@ func (f *checkFlags) report(ctx context.Context, named bool) (*check.Report, err
 		s.Folders = append(s.Folders, filepath.Dir(paths[0]))
 	}
 	config, err := f.readConfig(ctx, named)
-	if err != nil {
+	fromStore := named && f.config == "" && !f.datastore.kube.On
+	switch {
+	case err != nil && (!fromStore || errors.As(err, new(usageError))):
 		return nil, err
+	case err != nil: // the host itself can be judged
+		s.Store.Err = err
+		config = f.savedConfig()
 	}
 	s.Config = config
 	if named {
 		s.Time = f.clock()
+		s.Store.Complaints = f.complaints(ctx)
 	}
 	// A lane that cannot be opened is one of the findings.
 	if host, err := linux.New(ctx, nil); err == nil {
@@ -113,16 +122,46 @@ func (f *checkFlags) readConfig(ctx context.Context, named bool) ([]byte, error)
 		}
 		return snap.Config.Data, nil
 	}
+	return f.savedConfig(), nil
+}
+
+// complaints returns what the members of the etcd that the flags name say against it.
+func (f *checkFlags) complaints(ctx context.Context) (all []string) {
+	if f.datastore.kube.On || f.datastore.servers.Servers != "" {
+		return nil
+	}
+	endpoints, _ := f.datastore.endpoints()
+	o := f.datastore.etcd.Options(endpoints, nil)
+	o.Timeout = f.datastore.timeout / 2
+	store, err := etcd.Open(context.WithoutCancel(ctx), o)
+	if err != nil {
+		return nil // the read of the config says why
+	}
+	defer store.Close()
+	for _, e := range endpoints {
+		complaints, err := store.Complaints(ctx, e)
+		if err != nil {
+			continue // as does that of a member alone: the others carry on
+		}
+		for _, c := range complaints {
+			all = append(all, daemonflags.HideCredentials(e)+" says "+c)
+		}
+	}
+	return all
+}
+
+// savedConfig returns the network config of the daemon's last run, nil if none is known.
+func (f *checkFlags) savedConfig() []byte {
 	for _, path := range f.files.statePaths() {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			continue // no daemon has run, or only root may read it
 		}
 		if last, err := node.SavedMarks(data); err == nil {
-			return last.Config, nil
+			return last.Config
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // clock returns what asks etcd for its time; nil: nothing does. A socket has the clock of this host, and an etcd with

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/uplink"
+	"github.com/flanneld/flannel/internal/shellword"
 )
 
 // Advice says what an operator can do about a node that is not ready.
@@ -23,8 +25,11 @@ var faults = map[lease.Fault]Advice{
 	lease.FaultSpace: {"make room in etcd: its database has reached its quota, so it takes no writes until an operator " +
 		"has compacted and defragmented it and ended the alarm",
 		"etcdctl compact REVISION && etcdctl defrag --cluster && etcdctl alarm disarm"},
-	lease.FaultPassword: {"correct the name, password or token of flanneld (--etcd-username, --etcd-password, or those " +
-		"in the kubeconfig), or the password that etcd has for it", "etcdctl user passwd NAME"},
+	lease.FaultPassword: {"correct the name and password of flanneld (--etcd-username, --etcd-password), or the " +
+		"password that etcd has for it", "etcdctl user passwd NAME"},
+	lease.FaultUnauthorized: {"give flanneld a token or certificate that the API server accepts: it does not say " +
+		"whether that of the kubeconfig, or of the service account, has expired or is of another cluster. Look at its " +
+		"dates, and at the clocks; a restart of the pod brings a new token", "openssl x509 -noout -dates -in CERTIFICATE"},
 	lease.FaultExpired: {"renew the certificate that has expired, of the datastore or of this node, or correct the " +
 		"clock. flanneld reads the new files by itself", "openssl x509 -noout -dates -in FILE"},
 	lease.FaultAuthority: {"give each side the authority that signed the other's certificate: flanneld by " +
@@ -33,9 +38,29 @@ var faults = map[lease.Fault]Advice{
 	lease.FaultCertificate: {"give flanneld a certificate for the datastore (--etcd-certfile and --etcd-keyfile, or " +
 		"--remote-certfile and --remote-keyfile), and the datastore one with the address that flanneld asks",
 		"openssl x509 -noout -ext subjectAltName -in FILE"},
-	lease.FaultDenied: {"let the user of flanneld read and write its keys; in Kubernetes, give its service account the " +
-		"ClusterRole of the manifest", "etcdctl role grant-permission ROLE readwrite --prefix=true /coreos.com/network/"},
+	lease.FaultDenied: {"let the user of flanneld read and write its keys",
+		"etcdctl role grant-permission ROLE readwrite --prefix=true /coreos.com/network/"},
+	lease.FaultLeader: {"start the other members of etcd, or restore the network between them: the one that answers has " +
+		"no leader, since it does not reach most of them", "etcdctl endpoint status --cluster -w table"},
+	lease.FaultForbidden: {"give the account of flanneld, which the reason names, the ClusterRole of the manifest",
+		"kubectl describe clusterrole,clusterrolebinding flannel"},
 }
+
+// unresolved matches a failed question for the addresses of a name.
+var unresolved = regexp.MustCompile(`lookup ([^\s:]+)( on \S+)?: `)
+
+// nameUnknown returns the name of the datastore that this host cannot resolve, as a reason says; empty: none.
+func nameUnknown(reasons []string) string {
+	for _, r := range reasons {
+		if name := unresolved.FindStringSubmatch(r); name != nil {
+			return name[1]
+		}
+	}
+	return ""
+}
+
+// OfFault returns the advice about a known cause of the datastore's failure, the zero value for one that is not known.
+func OfFault(fault lease.Fault) Advice { return faults[fault] }
 
 // Check is the advice where nothing more is known.
 var Check = Advice{"look for the cause on this host", "flannelctl check"}
@@ -83,6 +108,10 @@ func Advise(s node.Status) Advice {
 		return faults[s.StoreFault]
 	case passes(s):
 		return Advice{}
+	case !s.Synced && nameUnknown(s.Reasons) != "":
+		name := nameUnknown(s.Reasons)
+		return Advice{fmt.Sprintf("this host cannot resolve the name %s of the datastore: correct its resolver or the name, "+
+			"or name an address. The datastore itself may be well", name), "getent hosts " + shellword.Of(name)}
 	case !s.Synced && slices.ContainsFunc(s.Reasons, leadsNowhere):
 		return Advice{"this host has no way to the datastore: look whether its interface is up and has its address and " +
 			"routes. The datastore itself may be well", "ip -br addr; ip route"}

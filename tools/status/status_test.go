@@ -190,12 +190,15 @@ func TestNoAdviceForAMoment(t *testing.T) {
 // The advice about a datastore that fails for a known reason is about that reason, whether it answers or not.
 func TestAdviceByFault(t *testing.T) {
 	for fault, want := range map[lease.Fault]string{
-		lease.FaultSpace:       "etcdctl compact REVISION && etcdctl defrag --cluster && etcdctl alarm disarm",
-		lease.FaultPassword:    "etcdctl user passwd NAME",
-		lease.FaultExpired:     "openssl x509 -noout -dates -in FILE",
-		lease.FaultAuthority:   "openssl verify -CAfile AUTHORITY CERTIFICATE",
-		lease.FaultCertificate: "openssl x509 -noout -ext subjectAltName -in FILE",
-		lease.FaultDenied:      "etcdctl role grant-permission ROLE readwrite --prefix=true /coreos.com/network/",
+		lease.FaultSpace:        "etcdctl compact REVISION && etcdctl defrag --cluster && etcdctl alarm disarm",
+		lease.FaultPassword:     "etcdctl user passwd NAME",
+		lease.FaultUnauthorized: "openssl x509 -noout -dates -in CERTIFICATE",
+		lease.FaultLeader:       "etcdctl endpoint status --cluster -w table",
+		lease.FaultForbidden:    "kubectl describe clusterrole,clusterrolebinding flannel",
+		lease.FaultExpired:      "openssl x509 -noout -dates -in FILE",
+		lease.FaultAuthority:    "openssl verify -CAfile AUTHORITY CERTIFICATE",
+		lease.FaultCertificate:  "openssl x509 -noout -ext subjectAltName -in FILE",
+		lease.FaultDenied:       "etcdctl role grant-permission ROLE readwrite --prefix=true /coreos.com/network/",
 	} {
 		for _, synced := range []bool{false, true} {
 			r := readyNode()
@@ -207,6 +210,20 @@ func TestAdviceByFault(t *testing.T) {
 			if got := Advise(node.Status(r)); got.Command != want || got.Text == "" {
 				t.Errorf("%s: %+v, want %s", fault, got, want)
 			}
+		}
+	}
+}
+
+// The advice about a name of the datastore that does not resolve is about that name.
+func TestAdviceByName(t *testing.T) {
+	for _, reason := range []string{
+		"the datastore does not answer: dial tcp: lookup etcd.example on 127.0.0.53:53: no such host",
+		"the datastore has not answered yet: dial tcp: lookup etcd.example: i/o timeout",
+	} {
+		r := readyNode()
+		r.Ready, r.Synced, r.Reasons = false, false, []string{reason}
+		if got := Advise(node.Status(r)); got.Command != "getent hosts etcd.example" {
+			t.Errorf("%s: %+v", reason, got)
 		}
 	}
 }
