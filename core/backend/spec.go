@@ -40,9 +40,6 @@ type Spec struct {
 	// Shows returns the agreed options that a record shows; nil: those that are members of its data.
 	Shows func(*lease.Attrs) json.RawMessage
 
-	// DataOfDevice means that each new device has other backend data, such as a MAC that the kernel draws.
-	DataOfDevice bool
-
 	// OnCopy tells the operator how to end a copy if the node itself cannot: its data
 	// follow from a file. "" if the node draws other data.
 	OnCopy string

@@ -180,17 +180,8 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 	}
 	n.host.rememberNetworks(network)
 	n.host.chosen = false
-	n.transition.Adopt(n.facts(), network, set, n.revisionOf(doc))
+	n.transition.Adopt(n.facts(), network, set)
 	n.putBackends(transition.Backends)
-}
-
-// revisionOf returns the revision at which a config was written, to compare those of records with;
-// 0: they do not compare. Those of an etcd do, and no other datastore has a history.
-func (n *Node) revisionOf(doc lease.Document) int64 {
-	if n.network.history == 0 {
-		return 0
-	}
-	return doc.Revision
 }
 
 // describe names the backend of a config, with the options that differ from their defaults, and its networks.

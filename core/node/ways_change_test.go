@@ -412,66 +412,21 @@ func TestPortAfterUpstream(t *testing.T) {
 	}
 }
 
-// Without a history, as with a server of upstream's, the revisions of config and records do not compare: a peer's
-// record without ways is of the former port, however late it was written. With one, a record with the same content
-// is one that was renewed.
-func TestRecordsWithoutAPort(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		history uint64
-		mac     byte // of the peer's device at the end
-		want    string
-	}{
-		{"no history", 0, 98, "fl.1.8472"}, {"renewed", 1, 99, "fl.1.8472"}, {"a new device", 1, 98, "flannel.1"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, vxlanConfig)
-			w.snap.History = c.history
-			peer := w.put(vxlanPeer("10.5.99.0-24", 99))
-			w.tell()
-			w.pass(time.Minute)
-			w.configure(portConfig)
-			w.pass(time.Minute)
-			peer.Attrs.BackendData = vxlanPeer("10.5.99.0-24", c.mac).Attrs.BackendData
-			w.put(peer)
-			w.tell()
-			w.pass(time.Minute)
-			w.wantRouteBy("after the peer's write", "10.5.99.0/24", c.want)
-		})
-	}
-}
-
-// A node that cannot make the device of the new port stays with the former one. Its record says so once it is written
-// anew: peers could take one without ways for a record of upstream with the new port.
-func TestRecordOfTheFormerPort(t *testing.T) {
+// A peer's record that does not name the port counts for the default port while the change lasts, and for the port of
+// the config afterwards.
+func TestRecordWithoutAPort(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
-	w.snap.History = 1
 	w.put(vxlanPeer("10.5.99.0-24", 99))
 	w.tell()
 	w.pass(time.Minute)
-	w.applyErr = func(op dataplane.Op) error {
-		if l, is := op.Object.(dataplane.Link); is && op.Verb == dataplane.Create && vxlanOf(l).Port == 4789 {
-			return driver.ErrBusy
-		}
-		return nil
-	}
 	w.configure(portConfig)
 	w.pass(time.Minute)
-	own := w.own()
-	if !own.Attrs.Ways.IsEmpty() {
-		t.Errorf("the record was written without need: %s", lease.EncodeAttrs(own.Attrs))
-	}
-	key, changed := own.Key, own
-	changed.Attrs.BackendData = vxlanPeer("10.5.99.0-24", 98).Attrs.BackendData
-	w.put(changed) // by another program
-	for range 2 {  // and after a restart
-		w.tell()
-		w.pass(time.Minute)
-		if now, _ := findLease(&w.snap, key); string(now.Attrs.Ways.Present) != vxlanID {
-			t.Errorf("record %s", lease.EncodeAttrs(now.Attrs))
-		}
-		w.start()
-	}
+	w.wantRouteBy("during the change", "10.5.99.0/24", "fl.1.8472")
+	w.configure(strings.Replace(portConfig, `{`, `{"Formerly":[],`, 1))
+	w.pass(time.Minute)
+	w.tell()
+	w.pass(2 * time.Minute)
+	w.wantRouteBy("after its end", "10.5.99.0/24", "flannel.1")
 }
 
 // One of several networks frees the former port at once: another one may wait for it, and has what this one wants.

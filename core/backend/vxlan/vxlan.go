@@ -35,8 +35,7 @@ var overhead = [2]int{cidr.V4: 20 + 30, cidr.V6: 40 + 30}
 func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "the kernel's VXLAN tunnels", Carries: backend.EveryFamily, New: open, OmitsIPv4: true,
-		SharesPorts: true, DataOfDevice: true,
-		Devices: slices.Concat(devices[:], asideDevices[:]), DeviceKind: dataplane.LinkVXLAN,
+		SharesPorts: true, Devices: slices.Concat(devices[:], asideDevices[:]), DeviceKind: dataplane.LinkVXLAN,
 		Options: []backend.Option{
 			{Name: "VNI", Kind: backend.Whole, Default: "1", Min: 1, Max: 1<<24 - 1, ChartValue: "vni", Agreed: true,
 				Help: "network identifier, and the number in the device's name"},

@@ -52,37 +52,8 @@ func Offers(a *lease.Attrs, id string) bool {
 		slices.ContainsFunc(a.Ways.Former, func(f lease.FormerWay) bool { return string(f.Backend) == id })
 }
 
-// identityOf returns the identity of the way for which a peer's record is written.
-func (s *Set) identityOf(l *lease.Lease) string {
-	id, present := identityOf(&l.Attrs), s.ways[0]
-	if s.isSince(l) && present.id != id && present.replaces(id) {
-		return present.id
-	}
-	return id
-}
-
-// isSince reports whether a record without ways is of a daemon that has begun with the present way: see [Set.Since].
-func (s *Set) isSince(l *lease.Lease) bool {
-	if !l.Attrs.Ways.IsEmpty() || s.since == 0 || l.ModRevision <= s.since {
-		return false
-	}
-	if !s.ways[0].spec.DataOfDevice {
-		return !l.Reserved() // an operator has written that
-	}
-	before := s.before[l.Key]
-	return before == nil || !before.Attrs.Equal(l.Attrs)
-}
-
 // Follows reports whether a peer's record offers the present way.
-func (s *Set) Follows(l *lease.Lease) bool { return s.offers(l, s.Present()) }
-
-// offers is [Offers] for a peer's record.
-func (s *Set) offers(l *lease.Lease, id string) bool {
-	if l.Attrs.Ways.IsEmpty() {
-		return s.identityOf(l) == id
-	}
-	return Offers(&l.Attrs, id)
-}
+func (s *Set) Follows(l *lease.Lease) bool { return Offers(&l.Attrs, s.Present()) }
 
 // choose returns the way by which to send to a peer in one family. Among the ways that the record offers, one that
 // encrypts comes first, whether or not it has a session: packets wait there. Then come the others in
@@ -96,7 +67,7 @@ func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
 		return s.ways[i].carries(f) && !(s.isGuarded(i) && (s.ending[s.ways[i].id] || s.FallsBack(l)))
 	}
 	for i, w := range s.ways {
-		if !usable(i) || !s.offers(l, w.id) {
+		if !usable(i) || !Offers(&l.Attrs, w.id) {
 			continue
 		}
 		if r := s.rank(i, l); r > rank {
@@ -162,7 +133,7 @@ func (s *Set) hears(i int, l *lease.Lease) bool {
 		return false
 	}
 	next := l.Attrs.Ways.Next
-	if s.offers(l, s.ways[i].id) || next != nil && string(next.Backend) == s.ways[i].id {
+	if Offers(&l.Attrs, s.ways[i].id) || next != nil && string(next.Backend) == s.ways[i].id {
 		return true
 	}
 	if _, known := s.faceBeside(i, l); known {
@@ -176,7 +147,7 @@ func (s *Set) hears(i int, l *lease.Lease) bool {
 
 // faceOf returns a peer's lease as the way's backend has to see it.
 func (s *Set) faceOf(i int, l *lease.Lease) *lease.Lease {
-	if s.identityOf(l) == s.ways[i].id {
+	if identityOf(&l.Attrs) == s.ways[i].id {
 		return l
 	}
 	face, ok := s.ways[i].face(&l.Attrs)

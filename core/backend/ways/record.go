@@ -41,16 +41,6 @@ func (s *Set) storedFor(i int, stored lease.Attrs) lease.Attrs {
 	return lease.Attrs{}
 }
 
-// NameWay returns the attributes of a record with the way for which it is written, if peers could take it for a record
-// of the present way: see [Set.Since].
-func (s *Set) NameWay(a lease.Attrs) lease.Attrs {
-	present, id := s.ways[0], implied(&a)
-	if a.Ways.Present == nil && id != present.id && present.replaces(id) {
-		a.Ways.Present = json.RawMessage(id)
-	}
-	return a
-}
-
 // Publish returns the attributes to publish: those of a, which offer every way,
 // without the ways that are not ready and those that end. If that leaves none, a way that ends counts as well, and if
 // none is ready, the node has nothing to lose and offers all. If the node prepares the present way, the attributes

@@ -138,23 +138,3 @@ func TestStoredFor(t *testing.T) {
 		}
 	}
 }
-
-// A record for a former way names it if peers could take it for one of the present way.
-func TestNameWay(t *testing.T) {
-	for _, c := range []struct {
-		set  *Set
-		want string
-	}{
-		{opened(t, false, port4789, vxlan), vxlan}, {opened(t, false, vxlan, port4789), ""},
-		{opened(t, false, vxlan7, vxlan), ""}, {opened(t, false, hostGW, vxlan), ""},
-	} {
-		a := c.set.NameWay(record(1, "vxlan", vtep(1, 1), lease.Ways{}).Attrs)
-		if got := string(a.Ways.Present); got != c.want {
-			t.Errorf("beside the present way %s, the record names %q, want %q", c.set.Present(), got, c.want)
-		}
-	}
-	other := record(1, "vxlan", vtep(1, 1), lease.Ways{Present: json.RawMessage(port4789)}).Attrs
-	if a := opened(t, false, port4789, vxlan).NameWay(other); !a.Equal(other) {
-		t.Errorf("the name of the present way became %s", a.Ways.Present)
-	}
-}

@@ -28,9 +28,6 @@ type Set struct {
 
 	followed *bart.Lite // see [Set.Recall]; nil: none
 
-	since  int64                      // see [Set.Since]
-	before map[lease.Key]*lease.Lease // likewise
-
 	refused map[refusal]bool // the peers that a backend cannot serve, in one rendering
 }
 
@@ -225,22 +222,6 @@ func (s *Set) encrypts() bool {
 func (s *Set) isGuarded(i int) bool {
 	present := s.ways[0]
 	return i > 0 && !s.ways[i].spec.Encrypts && present.spec.Encrypts && !s.down[present.id]
-}
-
-// Since returns the set for a node whose present way is that of the config since a revision of
-// the datastore; 0: unknown, as where the datastore holds no config. Records of upstream tell some
-// ways apart as little as their data do, such as the ports of vxlan. One that was written since
-// is of a daemon that has begun with the present way, except if it says the same as a record from
-// before: upstream renews its lease by writing the record again (interop 3.4). With another port
-// a vxlan device has another MAC. Records of udp never say more, so there a renewal counts too, but not
-// a reservation.
-func (s *Set) Since(revision int64, before []*lease.Lease) *Set {
-	next := *s
-	next.since, next.before = revision, make(map[lease.Key]*lease.Lease, len(before))
-	for _, l := range before {
-		next.before[l.Key] = l
-	}
-	return &next
 }
 
 // refusing returns the set for one rendering, in which backends refused some peers.

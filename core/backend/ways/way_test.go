@@ -1,7 +1,6 @@
 package ways
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -168,52 +167,5 @@ func TestAside(t *testing.T) {
 	want = []dataplane.Renaming{{From: "fl.udp.9000", To: "flannel0"}, {From: "flannel0", To: "fl.udp.8285"}}
 	if got := opened(t, false, `{"Type":"udp","Port":9000}`, udp).Renamings(); !slices.Equal(got, want) {
 		t.Errorf("names of udp %v, want %v", got, want)
-	}
-}
-
-// Records of upstream do not name the port. One that was written after the config is of a daemon
-// that has begun with it, unless it says what it said before.
-func TestSince(t *testing.T) {
-	s := opened(t, false, port4789, vxlan)
-	plain := record(2, "vxlan", vtep(1, 2), lease.Ways{})
-	for _, c := range []struct {
-		since, written int64
-		want           int
-	}{{0, 20, 1}, {10, 9, 1}, {10, 10, 1}, {10, 11, 0}} {
-		plain.ModRevision = c.written
-		set := s.Since(c.since, nil)
-		if got, ok := set.choose(plain, cidr.V4); got != c.want || !ok {
-			t.Errorf("written at %d, present way since %d: way %d (%t), want %d", c.written, c.since, got, ok, c.want)
-		}
-	}
-	before := *plain
-	before.ModRevision = 9
-	for data, want := range map[string]int{vtep(1, 2): 1, vtep(1, 5): 0} { // renewed, and of a new device
-		plain.Attrs.BackendData, plain.ModRevision = json.RawMessage(data), 11
-		if got, ok := s.Since(10, []*lease.Lease{&before}).choose(plain, cidr.V4); got != want || !ok {
-			t.Errorf("written again with %s: way %d (%t), want %d", data, got, ok, want)
-		}
-	}
-	port9000 := opened(t, false, `{"Type":"udp","Port":9000}`, udp)
-	bare := record(2, "", "", lease.Ways{})
-	bareBefore := *bare
-	for written, want := range map[int64]int{9: 1, 11: 0, 12: 1} {
-		bare.ModRevision, bare.ID = written, 7
-		if written == 12 {
-			bare.ID = 0 // a reservation
-		}
-		if got, ok := port9000.Since(10, []*lease.Lease{&bareBefore}).choose(bare, cidr.V4); got != want || !ok {
-			t.Errorf("udp, written at %d: way %d (%t), want %d", written, got, ok, want)
-		}
-	}
-	named := record(3, "vxlan", vtep(1, 3), lease.Ways{Former: []lease.FormerWay{formerly(hostGW)}})
-	named.ModRevision = 11
-	if got, ok := s.Since(10, nil).choose(named, cidr.V4); got != 1 || !ok {
-		t.Errorf("a record with ways: way %d (%t), want 1", got, ok)
-	}
-	other := record(4, "vxlan", vtep(7, 4), lease.Ways{})
-	other.ModRevision = 11
-	if got := s.Since(10, nil).identityOf(other); got != vxlan7 {
-		t.Errorf("a record of another VNI has the way %s", got)
 	}
 }

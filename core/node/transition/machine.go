@@ -59,7 +59,6 @@ type Machine struct {
 	stood   *ways.Set      // whose devices and addresses the host had at a comparison; nil: none
 	moments moments
 	role    role
-	age     age
 	lacks   map[string]error // why the host cannot have devices of a backend, by identity
 	givenUp map[string]bool  // previous backends that the node goes on without, by identity
 	learnt  *lease.Snapshot  // whose records the node has looked through for those that offer an encrypting backend
@@ -73,12 +72,6 @@ type moments struct {
 	told   time.Time            // since when the node's record announces it; zero: it does not
 	bare   time.Time            // since when nothing guards an unencrypted device; zero: something does, or there is none
 	silent map[string]time.Time // since when no record of the node offers a previous backend, by identity
-}
-
-// age tells records of the present backend from older ones: see [ways.Set.Since].
-type age struct {
-	since  int64
-	before []*lease.Lease
 }
 
 // New returns a machine without a config.
@@ -125,13 +118,9 @@ func (m *Machine) Previous(own Own, network config.Network) []config.Backend {
 	return append(objects, m.saved.Backends...)
 }
 
-// Adopt puts a config in force, with the set opened for it. Revision is that of the config; 0: it does not compare with
-// those of records.
-func (m *Machine) Adopt(f Facts, network config.Network, set *ways.Set, revision int64) {
+// Adopt puts a config in force, with the set opened for it.
+func (m *Machine) Adopt(f Facts, network config.Network, set *ways.Set) {
 	m.config, m.named = network, ways.Identities(network)
-	if m.set == nil || m.set.Present() != set.Present() {
-		m.age = age{since: revision}
-	}
 	m.put(f, set)
 }
 
@@ -151,26 +140,9 @@ func (m *Machine) put(f Facts, set *ways.Set) {
 		m.log.Add(event.Info, "backend-change", fmt.Sprintf("going on with a change of the backend from %s to %s",
 			strings.Join(set.Former(), ", "), set.Present()))
 	}
-	switch {
-	case len(set.Former()) == 0:
-		m.age.before = nil
-	case m.age.before == nil:
-		m.age.before = plainUntil(f.Records.Snapshot, m.age.since)
-	}
-	m.set = set.Since(m.age.since, m.age.before).Recall(m.followed())
+	m.set = set.Recall(m.followed())
 	m.learnt = nil
 	m.assign(f.Records, m.roles(f))
-}
-
-// plainUntil returns the records without ways of a revision and before.
-func plainUntil(snap *lease.Snapshot, revision int64) []*lease.Lease {
-	var plain []*lease.Lease
-	for _, l := range snap.Leases {
-		if l.Attrs.Ways.IsEmpty() && l.ModRevision <= revision {
-			plain = append(plain, l)
-		}
-	}
-	return plain
 }
 
 // followed returns the subnets of the peers that have followed to an encrypting backend: see [ways.Set.Recall].

@@ -76,7 +76,7 @@ func (b *bench) adopt(members, object string) {
 		b.t.Fatal(err)
 	}
 	b.env.Config = network
-	b.m.Adopt(b.facts, network, set, 0)
+	b.m.Adopt(b.facts, network, set)
 }
 
 // publish makes the attributes that the machine publishes those of the node's record.

@@ -26,20 +26,12 @@ func (m *Machine) maybePublished(own Own, id string) bool {
 }
 
 // Publish returns the attributes for the node's record, from those that offer every backend in use. The record offers a
-// backend as soon as the host can receive through it, and leaves out a previous backend that ends. A record that is
-// written anew names its backend.
+// backend as soon as the host can receive through it, and leaves out a previous backend that ends.
 func (m *Machine) Publish(own Own, source Source, full lease.Attrs) lease.Attrs {
 	last, known := source.Last()
 	// A backend is ready if the host can receive through it, or if peers already rely on it.
 	ready := func(id string) bool {
-		if m.stood.Has(id) || m.published(own, id) {
-			return true
-		}
-		return own.Held == nil && known && ways.Offers(&last, id)
+		return m.stood.Has(id) || m.published(own, id) || own.Held == nil && known && ways.Offers(&last, id)
 	}
-	a := m.set.Publish(full, ready)
-	if known && last.Equal(a) {
-		return a
-	}
-	return m.set.NameWay(a)
+	return m.set.Publish(full, ready)
 }
