@@ -38,7 +38,7 @@ func checkConfig(
 	if err != nil {
 		return config.Network{}, nil, fmt.Errorf("network config: %w", err)
 	}
-	if err := ways.CheckFormerly(network); err != nil {
+	if _, err := ways.Formerly(network); err != nil {
 		return config.Network{}, nil, fmt.Errorf("network config: %w", err)
 	}
 	set, err := ways.New(network, former(network)...)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/uplink"
@@ -39,7 +40,7 @@ type checksums struct {
 // config leaves that to the node.
 func (n *Node) followChecksums() {
 	c := &n.host.checksums
-	if !n.transition.Set().AdaptsChecksums() {
+	if b, ok := n.transition.Set().PresentBackend().(backend.ChecksumAdapter); !ok || !b.AdaptsChecksums() {
 		*c = checksums{}
 		return
 	}

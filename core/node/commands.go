@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/command"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -120,7 +121,7 @@ func (p commandsPart) wanted() *dataplane.State {
 	if aim := p.n.host.want.state; aim != nil {
 		return aim
 	}
-	if b, ok := p.n.transition.Set().Commander(); ok {
+	if b, ok := p.n.transition.Set().PresentBackend().(backend.Commander); ok {
 		return b.Prepare()
 	}
 	return dataplane.NewState()
@@ -143,7 +144,7 @@ func (p commandsPart) compare() ([]dataplane.Op, bool) {
 		return nil, false
 	}
 	opts := reconcile.CommandOptions{Prune: n.renderedLast()}
-	if b, ok := n.transition.Set().Commander(); ok {
+	if b, ok := n.transition.Set().PresentBackend().(backend.Commander); ok {
 		text := b.Undo()
 		opts.Undo = &text
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/reconcile"
 )
@@ -22,7 +23,7 @@ type handover struct {
 // isOperators reports whether commands of the config name a device. Then an operator's command makes it, such as
 // those of upstream's wireguard sample, whose device has the name of the backend wireguard's.
 func (n *Node) isOperators(device string) bool {
-	b, ok := n.transition.Set().Commander()
+	b, ok := n.transition.Set().PresentBackend().(backend.Commander)
 	return ok && b.Mentions(device)
 }
 

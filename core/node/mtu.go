@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -46,7 +47,13 @@ func (n *Node) keepsMTU(want dataplane.Link, err error) bool {
 // checkHost logs the backend's notes about this host, and keeps what the host
 // lacks for it.
 func (n *Node) checkHost() {
-	n.host.notes = n.transition.Set().Notes(n.env())
-	n.host.lack = n.transition.Set().Check(n.env())
+	present := n.transition.Set().PresentBackend()
+	n.host.notes, n.host.lack = nil, nil
+	if b, ok := present.(backend.Noter); ok {
+		n.host.notes = b.Notes(n.env())
+	}
+	if b, ok := present.(backend.Checker); ok {
+		n.host.lack = b.Check(n.env())
+	}
 	n.once(Warning, "backend-note", strings.Join(n.host.notes, "; "))
 }

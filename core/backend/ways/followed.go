@@ -63,7 +63,7 @@ func (s *Set) Followed() []netip.Prefix {
 // offersEncrypted reports whether a record offers an encrypting backend that the node uses.
 func (s *Set) offersEncrypted(l *lease.Lease) bool {
 	return slices.ContainsFunc(s.ways, func(w way) bool {
-		return w.spec.Encrypts && !s.ending[w.id] && Offers(&l.Attrs, w.id)
+		return w.encrypts() && Offers(&l.Attrs, w.id)
 	})
 }
 

@@ -85,14 +85,17 @@ func wgPort(port int) string {
 // formerly names a former way without data.
 func formerly(id string) lease.FormerWay { return lease.FormerWay{Backend: json.RawMessage(id)} }
 
-// setOf returns a set of identities.
-func setOf(ids []string) map[string]bool {
-	set := map[string]bool{}
+// in returns the set with a role for some of its ways.
+func (s *Set) in(r Role, ids ...string) *Set {
+	roles := map[string]Role{}
 	for _, id := range ids {
-		set[id] = true
+		roles[id] = r
 	}
-	return set
+	return s.In(roles)
 }
+
+// ending returns the set in which some ways end.
+func (s *Set) ending(ids ...string) *Set { return s.in(Role{Ending: true}, ids...) }
 
 // text is the wire form of attributes.
 func text(a lease.Attrs) string { return string(lease.EncodeAttrs(a)) }

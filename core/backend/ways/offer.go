@@ -63,37 +63,40 @@ func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
 		return 0, true // the backend itself judges the record
 	}
 	best, rank := -1, 0
-	usable := func(i int) bool {
-		return s.ways[i].carries(f) && !(s.isGuarded(i) && (s.ending[s.ways[i].id] || s.FallsBack(l)))
-	}
-	for i, w := range s.ways {
-		if !usable(i) || !Offers(&l.Attrs, w.id) {
-			continue
-		}
-		if r := s.rank(i, l); r > rank {
+	for i := range s.ways {
+		if r := s.rank(i, l, f); r > rank {
 			best, rank = i, r
 		}
 	}
-	for i := 0; best < 0 && i < len(s.ways); i++ {
-		if usable(i) && s.standsFor(s.ways[i], l) {
-			best = i
-		}
-	}
-	return best, best >= 0
+	return best, rank > 0
 }
 
-// rank orders the ways by which to send to a peer that offers them; the highest counts.
-func (s *Set) rank(i int, l *lease.Lease) int {
+// rank orders the ways by which to send to a peer; the highest counts, and 0 is none.
+func (s *Set) rank(i int, l *lease.Lease, f cidr.Family) int {
 	w := s.ways[i]
 	switch {
-	case w.spec.Encrypts && !s.ending[w.id] && !s.down[w.id]:
-		return 4
-	case s.refused[refusal{i, l.Key}] || s.down[w.id]:
+	case !w.carries(f), s.isGuarded(i) && (w.role.Ending || s.FallsBack(l)):
+		return 0
+	case !Offers(&l.Attrs, w.id) && !s.standsFor(w, l):
+		return 0
+	case !Offers(&l.Attrs, w.id):
 		return 1
-	case s.ending[w.id]:
+	case w.encrypts() && !w.role.unused():
+		return 5
+	case s.refused[refusal{i, l.Key}] || w.role.unused():
 		return 2
+	case w.role.Ending:
+		return 3
 	}
-	return 3
+	return 4
+}
+
+// sends reports whether the node sends to a peer by a way that is one of some.
+func (s *Set) sends(l *lease.Lease, some func(i int) bool) bool {
+	return slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
+		i, ok := s.choose(l, f)
+		return ok && l.Key.Of(f).IsValid() && some(i)
+	})
 }
 
 // standsFor reports whether a way is the one by which to send to a peer whose record offers none of the node's. Such a
@@ -103,7 +106,7 @@ func (s *Set) rank(i int, l *lease.Lease) int {
 func (s *Set) standsFor(w way, l *lease.Lease) bool {
 	a := &l.Attrs
 	switch {
-	case s.ending[w.id] && !w.spec.Encrypts && s.encrypts():
+	case w.role.Ending && !w.spec.Encrypts && s.encrypts():
 		return false
 	case a.Ways.IsEmpty() && w.id == s.Present() && w.spec.Untyped:
 		return true // it serves records of every type (interop 6.0), as it does without former ways
@@ -129,7 +132,7 @@ func (s *Set) PublishedKeys(a *lease.Attrs) []dataplane.WGPeerKey {
 // the address alone, and hears a peer before the peer's record offers the way, and so does one that
 // already has a session with the peer. Where the present way encrypts, a plain one hears no peer that has followed.
 func (s *Set) hears(i int, l *lease.Lease) bool {
-	if s.isGuarded(i) && (!s.admits && s.Follows(l) || s.FallsBack(l)) {
+	if s.isGuarded(i) && (!s.ways[i].role.Admits && s.Follows(l) || s.FallsBack(l)) {
 		return false
 	}
 	next := l.Attrs.Ways.Next
@@ -139,10 +142,7 @@ func (s *Set) hears(i int, l *lease.Lease) bool {
 	if _, known := s.faceBeside(i, l); known {
 		return true
 	}
-	return s.ways[i].spec.Untyped || slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
-		chosen, ok := s.choose(l, f)
-		return ok && chosen == i
-	})
+	return s.ways[i].spec.Untyped || s.sends(l, func(by int) bool { return by == i })
 }
 
 // faceOf returns a peer's lease as the way's backend has to see it.
@@ -194,12 +194,7 @@ func (w way) peerKeys(face *lease.Attrs) (keys []dataplane.WGPeerKey) {
 }
 
 // sharesNone reports whether a peer's record offers none of the node's ways.
-func (s *Set) sharesNone(l *lease.Lease) bool {
-	return !slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
-		_, ok := s.choose(l, f)
-		return ok && l.Key.Of(f).IsValid()
-	})
-}
+func (s *Set) sharesNone(l *lease.Lease) bool { return !s.sends(l, func(int) bool { return true }) }
 
 // LeavesOut reports whether this node skips a peer's record, since the record is of a
 // backend that the node does not have (interop 6.0). That is no fault of the record,

@@ -64,7 +64,7 @@ func TestChoose(t *testing.T) {
 	key := dataplane.PublicKey{1}
 	wgData := `{"PublicKey":"` + key.String() + `","Port":51820}`
 	alone, during := opened(t, true, vxlan), opened(t, true, wireguard, vxlan, vxlan7)
-	ends := func(s *Set, ids ...string) *Set { return s.Ending(setOf(ids)) }
+	ends := func(s *Set, ids ...string) *Set { return s.ending(ids...) }
 	plain := opened(t, true, hostGW, vxlan, vxlan7)
 	next := formerly(wireguard)
 	for _, c := range []struct {
@@ -87,9 +87,9 @@ func TestChoose(t *testing.T) {
 		{"one that ends, and another", ends(plain, vxlan), record(2, "vxlan", vtep(1, 2),
 			lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}}), 2, 2},
 		{"nothing but one that ends", ends(plain, vxlan), record(2, "vxlan", vtep(1, 2), lease.Ways{}), 1, 1},
-		{"one that the host lacks, and another", plain.Down(setOf([]string{hostGW})), record(2, "host-gw", "",
+		{"one that the host lacks, and another", plain.in(Role{Down: true}, hostGW), record(2, "host-gw", "",
 			lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}}), 2, 2},
-		{"nothing but one that the host lacks", plain.Down(setOf([]string{hostGW})), record(2, "host-gw", "",
+		{"nothing but one that the host lacks", plain.in(Role{Down: true}, hostGW), record(2, "host-gw", "",
 			lease.Ways{}), 0, 0},
 		{"another port of vxlan, which the device stands for", opened(t, true, port4789, hostGW), record(2, "vxlan",
 			vtep(1, 2), lease.Ways{Present: json.RawMessage(`{"Type":"vxlan","Port":8473}`)}), 0, 0},
@@ -240,8 +240,8 @@ func TestPlainWaysHearThoseBehind(t *testing.T) {
 			t.Errorf("%s hears the one behind %t, the other %t; want %t", s.ways[i].id, got[0], got[1], want)
 		}
 	}
-	all := s.Admitting(true)
-	if !all.hears(1, ahead) || !s.Down(setOf([]string{wireguard})).hears(1, ahead) {
+	all := s.in(Role{Admits: true}, vxlan)
+	if !all.hears(1, ahead) || !s.in(Role{Down: true}, wireguard).hears(1, ahead) {
 		t.Error("vxlan does not hear a peer that may not know yet that the node encrypts")
 	}
 	from := func(i byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 64, i}) }

@@ -44,14 +44,14 @@ func (s *Set) storedFor(i int, stored lease.Attrs) lease.Attrs {
 // Publish returns the attributes to publish: those of a, which offer every way,
 // without the ways that are not ready and those that end. If that leaves none, a way that ends counts as well, and if
 // none is ready, the node has nothing to lose and offers all. If the node prepares the present way, the attributes
-// only announce that one: see [Set.Preparing].
+// only announce that one: see [Role].
 func (s *Set) Publish(a lease.Attrs, ready func(id string) bool) lease.Attrs {
 	if len(s.ways) == 1 {
 		return a
 	}
-	if s.preparing {
+	if s.ways[0].role.Announced {
 		next, _ := s.ways[0].face(&a)
-		a = (&Set{ways: s.ways[1:], ending: s.ending}).offering(a, ready)
+		a = (&Set{ways: s.ways[1:]}).offering(a, ready)
 		a.Ways.Next = &lease.FormerWay{
 			Backend: json.RawMessage(s.Present()), Data: next.BackendData, V6Data: next.BackendV6Data,
 		}
@@ -74,7 +74,7 @@ func (s *Set) offering(a lease.Attrs, ready func(id string) bool) lease.Attrs {
 			continue
 		}
 		able = append(able, f)
-		if !s.ending[w.id] {
+		if !w.role.Ending {
 			offered = append(offered, f)
 		}
 	}

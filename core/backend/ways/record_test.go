@@ -49,7 +49,7 @@ func TestPublish(t *testing.T) {
 		{"one that ends", []string{vxlan7, vxlan}, []string{vxlan}, addresses + `"vxlan",` + data7 + `}`},
 		{"nothing but one that ends", []string{vxlan}, []string{vxlan}, addresses + `"vxlan",` + data1 + `}`},
 	} {
-		if got := text(s.Ending(setOf(c.ending)).Publish(a, in(c.ready))); got != c.want {
+		if got := text(s.ending(c.ending...).Publish(a, in(c.ready))); got != c.want {
 			t.Errorf("%s ready: %s, want %s", c.what, got, c.want)
 		}
 	}
@@ -77,7 +77,7 @@ func TestPreparing(t *testing.T) {
 	if opened(t, false, hostGW, vxlan).Prepares(&before) || opened(t, true, wgAuto, wireguard).Prepares(&own) {
 		t.Error("host-gw and another mode of wireguard need no preparation")
 	}
-	a := s.Preparing(true).Publish(own, in([]string{wireguard, vxlan}))
+	a := s.in(Role{Announced: true}, s.Present()).Publish(own, in([]string{wireguard, vxlan}))
 	if Offers(&a, wireguard) || !Offers(&a, vxlan) || !s.Announces(&a) {
 		t.Fatalf("announces %s", text(a))
 	}

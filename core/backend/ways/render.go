@@ -63,7 +63,7 @@ func (s *Set) renderWays(
 	r := refusals{peers: map[refusal]bool{}}
 	known := map[string]bool{}
 	for i, w := range s.ways {
-		if s.closed[w.id] {
+		if w.role.Closed {
 			states = append(states, dataplane.NewState())
 			continue
 		}
@@ -97,28 +97,13 @@ func (s *Set) self(i int, self backend.Self) backend.Self {
 
 // facesFor returns the peers that may send by a way, as its backend has to see them.
 func (s *Set) facesFor(i int, peers []*lease.Lease) []*lease.Lease {
-	var faces []*lease.Lease
-	for n, p := range peers {
-		plain := len(s.ways) == 1 && p.Attrs.Ways.IsEmpty()
-		var as *lease.Lease
-		switch {
-		case plain:
-			as = p
-		case s.hears(i, p):
-			as = s.faceOf(i, p)
+	faces := make([]*lease.Lease, 0, len(peers))
+	for _, p := range peers {
+		if len(s.ways) == 1 && p.Attrs.Ways.IsEmpty() {
+			faces = append(faces, p) // the backend itself judges the record
+		} else if s.hears(i, p) {
+			faces = append(faces, s.faceOf(i, p))
 		}
-		if as == p && faces == nil {
-			continue // so far the same as peers
-		}
-		if faces == nil {
-			faces = append(make([]*lease.Lease, 0, len(peers)), peers[:n]...)
-		}
-		if as != nil {
-			faces = append(faces, as)
-		}
-	}
-	if faces == nil {
-		return peers
 	}
 	return faces
 }
@@ -146,7 +131,7 @@ func (s *Set) chooseRoutes(i int, state *dataplane.State, peers []*lease.Lease) 
 				state.AddRoute(own)
 			}
 		}
-		if isWhole && (!w.spec.Encrypts || s.ending[w.id]) {
+		if isWhole && (!w.encrypts()) {
 			state.Routes.Delete(whole.RouteKey)
 		}
 	}

@@ -81,7 +81,7 @@ func TestCatchAll(t *testing.T) {
 		{"one has left wireguard", vxlan, wireguard, nil, []*lease.Lease{ahead, behind}, "flannel-wg", ""},
 		{"the end of wireguard", vxlan, wireguard, []string{wireguard}, []*lease.Lease{behind}, "none", "none"},
 	} {
-		s := opened(t, true, c.present, c.former).Ending(setOf(c.ending))
+		s := opened(t, true, c.present, c.former).ending(c.ending...)
 		state, problems := s.Render(environment(s), self(), c.peers)
 		for f, want := range map[cidr.Family]string{cidr.V4: c.v4, cidr.V6: c.v6} {
 			r, ok := state.Routes.Get(dataplane.RouteKey{Dst: s.network().Of(f).Network})
@@ -226,15 +226,11 @@ func TestFaces(t *testing.T) {
 		for _, set := range []*Set{alone, s} {
 			at := slices.IndexFunc(set.ways, func(w way) bool { return w.id == vxlan })
 			got := ""
-			faces := set.facesFor(at, c.peers)
-			for _, f := range faces {
+			for _, f := range set.facesFor(at, c.peers) {
 				got += string(f.Attrs.BackendData)
 			}
 			if got != c.want {
 				t.Errorf("%d ways: vxlan sees %s, want %s", len(set.ways), got, c.want)
-			}
-			if len(c.peers) == 1 && c.want != "" && &faces[0] != &c.peers[0] {
-				t.Error("peers that need no other face are copied")
 			}
 		}
 	}

@@ -18,18 +18,31 @@ const mostFormer = 3
 
 // Set holds the ways of a node, the present one first. It is immutable.
 type Set struct {
-	ways   []way
-	ending map[string]bool // see [Set.Ending]
-	down   map[string]bool // see [Set.Down]
-	closed map[string]bool // see [Set.Closed]
-	admits bool            // see [Set.Admitting]
-
-	preparing bool // see [Set.Preparing]
-
-	followed *bart.Lite // see [Set.Recall]; nil: none
-
-	refused map[refusal]bool // the peers that a backend cannot serve, in one rendering
+	ways     []way
+	followed *bart.Lite       // see [Set.Recall]; nil: none
+	refused  map[refusal]bool // the peers that a backend cannot serve, in one rendering
 }
+
+// Role says what a node does with one of its ways for the time being.
+type Role struct {
+	// Ending: the node still receives by this former way. It sends by it where it has no other way, unless the way is
+	// plain and the present one encrypts.
+	Ending bool
+	// Down: the host cannot carry packets by it. The kernel has refused its devices, or nothing has its packet path yet.
+	// The node sends by another way where it has one.
+	Down bool
+	// Closed: the node must not make its devices yet, since nothing keeps other hosts from them.
+	Closed bool
+	// Admits: it takes unencrypted packets from all peers although the present way encrypts. They may not have read yet
+	// that the node offers that.
+	Admits bool
+	// Announced: the node announces the present way and does not use it yet. Peers exchange keys with it meanwhile, so
+	// that no packet has to wait for that later.
+	Announced bool
+}
+
+// unused reports whether the node does not send by a way if it has another.
+func (r Role) unused() bool { return r.Down || r.Announced }
 
 // refusal is a peer that the backend of a way cannot serve.
 type refusal struct {
@@ -40,10 +53,6 @@ type refusal struct {
 var (
 	_ backend.Backend = (*Set)(nil)
 	_ backend.Reacher = (*Set)(nil)
-	_ backend.Noter   = (*Set)(nil)
-	_ backend.Checker = (*Set)(nil)
-
-	_ backend.ChecksumAdapter = (*Set)(nil)
 )
 
 // New opens the way that a network config names, and those of the former ones that
@@ -55,20 +64,16 @@ func New(network config.Network, former ...config.Backend) (*Set, error) {
 	}
 	s := &Set{ways: []way{present}}
 	for _, object := range former {
-		s = s.With(object)
+		s = s.with(object)
 	}
 	return s, nil
 }
 
-// With returns the set with one more former way, the oldest. It returns the same set
+// with returns the set with one more former way, the oldest. It returns the same set
 // if it has that way, cannot open it, or has enough.
-func (s *Set) With(object config.Backend) *Set {
-	network := s.network()
-	w, err := open(network, object)
-	if err != nil || len(s.ways) > mostFormer {
-		return s
-	}
-	if s.Has(w.id) {
+func (s *Set) with(object config.Backend) *Set {
+	w, err := open(s.network(), object)
+	if err != nil || len(s.ways) > mostFormer || s.Has(w.id) {
 		return s
 	}
 	if !s.hasRoomFor(w) {
@@ -90,88 +95,28 @@ func (s *Set) hasRoomFor(w way) bool {
 // network returns the config in force.
 func (s *Set) network() config.Network { return s.ways[0].network }
 
-// Without returns the set without a former way.
-func (s *Set) Without(id string) *Set {
-	next := *s
-	next.ways = slices.DeleteFunc(slices.Clone(s.ways), func(w way) bool { return w.id == id })
-	return &next
+// In returns the set with the roles of its ways, by identity.
+func (s *Set) In(roles map[string]Role) *Set {
+	next := s.without(func(way) bool { return false })
+	for i, w := range next.ways {
+		next.ways[i].role = roles[w.id]
+	}
+	return next
 }
+
+// Without returns the set without a former way.
+func (s *Set) Without(id string) *Set { return s.without(func(w way) bool { return w.id == id }) }
 
 // WithoutAsides returns the set without the former ways whose devices have other names than alone.
-func (s *Set) WithoutAsides() *Set {
-	for _, w := range s.ways {
-		if w.isAside {
-			s = s.Without(w.id)
-		}
-	}
-	return s
-}
-
-// Ending returns the set for a node that ends some former ways: it still receives by them. It sends by them
-// where it has no other way, unless they are plain and the present one encrypts.
-func (s *Set) Ending(ending map[string]bool) *Set {
-	next := *s
-	next.ending = ending
-	return &next
-}
-
-// EndingLinks returns the devices of the former ways that end.
-func (s *Set) EndingLinks() map[string]bool {
-	links := map[string]bool{}
-	for _, w := range s.ways {
-		for _, link := range w.backend.Extent().Links {
-			links[link] = s.ending[w.id] && !s.isUsed(link)
-		}
-	}
-	return links
-}
-
-// isUsed reports whether a way that does not end has a device.
-func (s *Set) isUsed(link string) bool {
-	return slices.ContainsFunc(s.ways, func(w way) bool {
-		return !s.ending[w.id] && slices.Contains(w.backend.Extent().Links, link)
-	})
-}
-
-// Down returns the set for a node whose host cannot carry packets by some ways: the kernel has refused their devices,
-// or nothing has their packet path yet. The node sends by another way where it has one.
-func (s *Set) Down(down map[string]bool) *Set {
-	next := *s
-	next.down = down
-	return &next
-}
-
-// Closed returns the set for a node that must not make the devices of some ways yet, since nothing keeps other
-// hosts from them.
-func (s *Set) Closed(closed map[string]bool) *Set {
-	next := *s
-	next.closed = closed
-	return &next
-}
+func (s *Set) WithoutAsides() *Set { return s.without(func(w way) bool { return w.isAside }) }
 
 // Open returns the set without the ways whose devices the node must not make yet.
-func (s *Set) Open() *Set {
-	for id := range s.closed {
-		s = s.Without(id)
-	}
-	return s
-}
+func (s *Set) Open() *Set { return s.without(func(w way) bool { return w.role.Closed }) }
 
-// Links returns the devices of the way with an identity.
-func (s *Set) Links(id string) []string {
-	for _, w := range s.ways {
-		if w.id == id {
-			return w.backend.Extent().Links
-		}
-	}
-	return nil
-}
-
-// Preparing returns the set for a node that announces its present way and does not use it yet. Peers exchange keys
-// with it meanwhile, so that no packet has to wait for that later.
-func (s *Set) Preparing(prepares bool) *Set {
+// without returns the set without some ways.
+func (s *Set) without(gone func(way) bool) *Set {
 	next := *s
-	next.preparing = prepares
+	next.ways = slices.DeleteFunc(slices.Clone(s.ways), gone)
 	return &next
 }
 
@@ -189,39 +134,9 @@ func (s *Set) Prepares(a *lease.Attrs) bool {
 	})
 }
 
-// Admitting returns the set for a node that takes unencrypted packets from all peers by former ways, although its
-// present one encrypts: peers may not have read yet that it offers that.
-func (s *Set) Admitting(all bool) *Set {
-	next := *s
-	next.admits = all
-	return &next
-}
-
-// Paths returns the ways on which a process carries the packets of a TUN device.
-func (s *Set) Paths() []string {
-	var ids []string
-	for _, w := range s.ways {
-		if w.spec.DeviceKind == dataplane.LinkTUN {
-			ids = append(ids, w.id)
-		}
-	}
-	return ids
-}
-
-// Encrypts reports whether the way with an identity encrypts packets.
-func (s *Set) Encrypts(id string) bool {
-	return slices.ContainsFunc(s.ways, func(w way) bool { return w.id == id && w.spec.Encrypts })
-}
-
 // encrypts reports whether the node sends packets by a way that encrypts.
 func (s *Set) encrypts() bool {
-	return slices.ContainsFunc(s.ways, func(w way) bool { return w.spec.Encrypts && !s.ending[w.id] && !s.down[w.id] })
-}
-
-// isGuarded reports whether a way is plain and the present one encrypts: it takes packets from some peers only.
-func (s *Set) isGuarded(i int) bool {
-	present := s.ways[0]
-	return i > 0 && !s.ways[i].spec.Encrypts && present.spec.Encrypts && !s.down[present.id]
+	return slices.ContainsFunc(s.ways, func(w way) bool { return w.encrypts() && !w.role.unused() })
 }
 
 // refusing returns the set for one rendering, in which backends refused some peers.
@@ -231,9 +146,48 @@ func (s *Set) refusing(peers map[refusal]bool) *Set {
 	return &next
 }
 
-// Has reports whether the set has a way. A nil set has none.
+// find returns the way with an identity. A nil set has none.
+func (s *Set) find(id string) (way, bool) {
+	if s != nil {
+		for _, w := range s.ways {
+			if w.id == id {
+				return w, true
+			}
+		}
+	}
+	return way{}, false
+}
+
+// Has reports whether the set has a way.
 func (s *Set) Has(id string) bool {
-	return s != nil && slices.ContainsFunc(s.ways, func(w way) bool { return w.id == id })
+	_, ok := s.find(id)
+	return ok
+}
+
+// Encrypts reports whether a way of the set encrypts packets.
+func (s *Set) Encrypts(id string) bool {
+	w, _ := s.find(id)
+	return w.spec.Encrypts
+}
+
+// IsPath reports whether a process carries the packets of a way of the set, by a TUN device.
+func (s *Set) IsPath(id string) bool {
+	w, _ := s.find(id)
+	return w.spec.DeviceKind == dataplane.LinkTUN
+}
+
+// Links returns the devices of a way of the set.
+func (s *Set) Links(id string) []string {
+	w, _ := s.find(id)
+	return w.links()
+}
+
+// collect returns what the ways have, in their order.
+func collect[T any](ways []way, of func(way) []T) (all []T) {
+	for _, w := range ways {
+		all = append(all, of(w)...)
+	}
+	return all
 }
 
 // Present returns the identity of the present way.
@@ -244,40 +198,41 @@ func (s *Set) HasKey() bool { return len(s.ways[0].backend.Extent().Keys) > 0 }
 
 // Former returns the identities of the former ways, newest first.
 func (s *Set) Former() []string {
-	var ids []string
-	for _, w := range s.ways[1:] {
-		ids = append(ids, w.id)
-	}
-	return ids
+	return collect(s.ways[1:], func(w way) []string { return []string{w.id} })
 }
 
 // Owner returns the identity of the way that a device belongs to, the present one first, or "".
 func (s *Set) Owner(device string) string {
 	for _, w := range s.ways {
-		if slices.Contains(w.backend.Extent().Links, device) {
+		if slices.Contains(w.links(), device) {
 			return w.id
 		}
 	}
 	return ""
 }
 
+// EndingLinks returns the devices of all ways, and whether only ways that end use them.
+func (s *Set) EndingLinks() map[string]bool {
+	links := map[string]bool{}
+	for _, w := range s.ways {
+		for _, link := range w.links() {
+			others, known := links[link]
+			links[link] = w.role.Ending && (others || !known)
+		}
+	}
+	return links
+}
+
 // Objects returns the Backend objects of all ways, the present one first.
 func (s *Set) Objects() []config.Backend {
-	var objects []config.Backend
-	for _, w := range s.ways {
-		objects = append(objects, w.network.Backend)
-	}
-	return objects
+	return collect(s.ways, func(w way) []config.Backend { return []config.Backend{w.network.Backend} })
 }
 
 // Ports returns the UDP ports of all ways.
-func (s *Set) Ports() []backend.UDPPort {
-	var ports []backend.UDPPort
-	for _, w := range s.ways {
-		ports = append(ports, w.ports()...)
-	}
-	return ports
-}
+func (s *Set) Ports() []backend.UDPPort { return collect(s.ways, way.ports) }
+
+// PresentBackend returns the backend of the present way.
+func (s *Set) PresentBackend() backend.Backend { return s.ways[0].backend }
 
 // Type implements [backend.Backend]: the type of the present way.
 func (s *Set) Type() string { return s.ways[0].backend.Type() }
@@ -298,13 +253,12 @@ func (s *Set) Extent() dataplane.Extent {
 
 // Renamings returns the names that the devices of the ways may have had.
 func (s *Set) Renamings() []dataplane.Renaming {
-	var names []dataplane.Renaming
-	for _, w := range s.ways {
+	return collect(s.ways, func(w way) []dataplane.Renaming {
 		if b, ok := w.backend.(backend.Asider); ok {
-			names = append(names, b.Renamings()...)
+			return b.Renamings()
 		}
-	}
-	return names
+		return nil
+	})
 }
 
 // MTU implements [backend.Backend]: the smallest of all ways, so that a packet passes
@@ -319,41 +273,12 @@ func (s *Set) MTU(env backend.Env) int {
 
 // Reach implements [backend.Reacher].
 func (s *Set) Reach(_ config.Network, peers []*lease.Lease) []netip.Addr {
-	var addrs []netip.Addr
-	for _, w := range s.ways {
+	return collect(s.ways, func(w way) []netip.Addr {
 		if b, ok := w.backend.(backend.Reacher); ok {
-			addrs = append(addrs, b.Reach(w.network, peers)...)
+			return b.Reach(w.network, peers)
 		}
-	}
-	return addrs
-}
-
-// Notes implements [backend.Noter].
-func (s *Set) Notes(env backend.Env) []string {
-	if b, ok := s.ways[0].backend.(backend.Noter); ok {
-		return b.Notes(env)
-	}
-	return nil
-}
-
-// AdaptsChecksums implements [backend.ChecksumAdapter].
-func (s *Set) AdaptsChecksums() bool {
-	b, ok := s.ways[0].backend.(backend.ChecksumAdapter)
-	return ok && b.AdaptsChecksums()
-}
-
-// Check implements [backend.Checker].
-func (s *Set) Check(env backend.Env) *backend.Lack {
-	if b, ok := s.ways[0].backend.(backend.Checker); ok {
-		return b.Check(env)
-	}
-	return nil
-}
-
-// Commander returns the present way's backend if it runs the operator's commands.
-func (s *Set) Commander() (backend.Commander, bool) {
-	b, ok := s.ways[0].backend.(backend.Commander)
-	return b, ok
+		return nil
+	})
 }
 
 // Attrs implements [backend.Backend]. The attributes offer every way.

@@ -59,37 +59,6 @@ func TestExtentOfAllWays(t *testing.T) {
 	}
 }
 
-// What the backend of the present way may be asked for comes from it alone.
-func TestAskedOfThePresentWay(t *testing.T) {
-	for _, c := range []struct {
-		present, former string
-		notes           int
-		checksums       bool
-		lack, commands  bool
-	}{
-		{`{"Type":"vxlan","MTU":9000}`, hostGW, 1, true, true, false},
-		{hostGW, `{"Type":"vxlan","MTU":9000}`, 0, false, false, false},
-		{`{"Type":"vxlan","TxChecksum":"on"}`, hostGW, 0, false, true, false},
-		{`{"Type":"extension"}`, vxlan, 0, false, false, true},
-	} {
-		s := opened(t, true, c.present, c.former)
-		env := environment(s)
-		env.Uplink.MTU = 1300 // too little for IPv6 in a tunnel
-		if got := s.Notes(env); len(got) != c.notes {
-			t.Errorf("%s: notes %q", c.present, got)
-		}
-		if got := s.AdaptsChecksums(); got != c.checksums {
-			t.Errorf("%s: adapts checksums: %t", c.present, got)
-		}
-		if got := s.Check(env); (got != nil) != c.lack {
-			t.Errorf("%s: lack %v", c.present, got)
-		}
-		if b, ok := s.Commander(); ok != c.commands || ok != (b != nil) {
-			t.Errorf("%s: runs commands: %t", c.present, ok)
-		}
-	}
-}
-
 // Reach asks for the addresses of the peers by each way that needs them.
 func TestReachOfAllWays(t *testing.T) {
 	peers := []*lease.Lease{record(2, "host-gw", "", lease.Ways{})}
@@ -104,21 +73,22 @@ func TestReachOfAllWays(t *testing.T) {
 
 // With and Without change the former ways, and keep their roles.
 func TestWithAndWithout(t *testing.T) {
-	s := opened(t, false, hostGW).Ending(setOf([]string{vxlan}))
+	s := opened(t, false, hostGW)
 	for _, text := range []string{vxlan, vxlan, `{"Type":"unheard-of"}`, `{"Type":"vxlan","VNI":0}`} {
-		s = s.With(object(text))
+		s = s.with(object(text))
 	}
-	if !slices.Equal(s.Former(), []string{vxlan}) || len(s.ending) != 1 {
-		t.Errorf("former ways %s, of which %v end", s.Former(), s.ending)
+	s = s.ending(vxlan)
+	if !slices.Equal(s.Former(), []string{vxlan}) || !s.ways[1].role.Ending {
+		t.Errorf("former ways %s, of which the first ends: %t", s.Former(), s.ways[1].role.Ending)
 	}
-	s = s.With(object(vxlan7)).With(object(udp))
-	full := s.With(object(wireguard))
+	s = s.with(object(vxlan7)).with(object(udp))
+	full := s.with(object(wireguard))
 	if !slices.Equal(full.Former(), []string{vxlan, vxlan7, udp}) {
 		t.Errorf("former ways %s, want three at most", full.Former())
 	}
 	s = s.Without(vxlan7)
-	if !slices.Equal(s.Former(), []string{vxlan, udp}) || len(s.ending) != 1 {
-		t.Errorf("former ways %s, of which %v end", s.Former(), s.ending)
+	if !slices.Equal(s.Former(), []string{vxlan, udp}) || !s.ways[1].role.Ending {
+		t.Errorf("former ways %s, of which the first ends: %t", s.Former(), s.ways[1].role.Ending)
 	}
 	if _, err := New(config.Network{Backend: object(`{"Type":"unheard-of"}`)}); err == nil {
 		t.Error("a network config with an unknown backend is opened")

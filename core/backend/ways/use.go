@@ -25,19 +25,14 @@ func (s *Set) Uses(env backend.Env, self backend.Self, peers []*lease.Lease) []U
 	}
 	_, refused := s.renderWays(env, self, peers)
 	s = s.refusing(refused.peers)
-	var uses []Use
-	for i, w := range s.ways[1:] {
-		u := Use{ID: w.id}
+	uses := make([]Use, len(s.ways)-1)
+	for i := range uses {
+		uses[i].ID = s.ways[i+1].id
 		for _, p := range peers {
-			sends := slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
-				chosen, ok := s.choose(p, f)
-				return ok && chosen == i+1 && p.Key.Of(f).IsValid()
-			})
-			if sends {
-				u.Sends = append(u.Sends, p.Key)
+			if s.sends(p, func(by int) bool { return by == i+1 }) {
+				uses[i].Sends = append(uses[i].Sends, p.Key)
 			}
 		}
-		uses = append(uses, u)
 	}
 	return uses
 }
@@ -45,14 +40,19 @@ func (s *Set) Uses(env backend.Env, self backend.Self, peers []*lease.Lease) []U
 // protocols are those of the outer headers of devices, by kind.
 var protocols = map[dataplane.LinkKind]uint8{dataplane.LinkVXLAN: 17, dataplane.LinkIPIP: 4}
 
-// needsGuard reports whether a way is plain beside a present one that encrypts, and the kernel takes its packets from
-// any host. The packet path of udp judges senders itself. The guard is there before the node uses the present way.
+// isPlain reports whether a way is plain and the present one encrypts, which the host can have.
+func (s *Set) isPlain(i int) bool {
+	present := s.ways[0]
+	return i > 0 && !s.ways[i].spec.Encrypts && present.spec.Encrypts && !present.role.Down
+}
+
+// isGuarded reports whether a way takes packets from some peers only: it is plain, and the node uses the present one.
+func (s *Set) isGuarded(i int) bool { return s.isPlain(i) && !s.ways[0].role.Announced }
+
+// needsGuard reports whether the kernel takes packets of a plain way from any host. The packet path of udp judges
+// senders itself. The guard is there before the node uses the present way.
 func (s *Set) needsGuard(i int) bool {
-	used := *s
-	if s.preparing {
-		used.down = nil
-	}
-	return used.isGuarded(i) && protocols[s.ways[i].spec.DeviceKind] != 0
+	return s.isPlain(i) && protocols[s.ways[i].spec.DeviceKind] != 0
 }
 
 // Guarded returns the ways whose devices must not be open without [Set.Guards].

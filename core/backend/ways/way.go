@@ -20,6 +20,7 @@ type way struct {
 	network config.Network // with the families and the Backend object of this way
 	backend backend.Backend
 	isAside bool // its devices have other names than alone: see [backend.Asider]
+	role    Role
 
 	replaced map[string]bool // what replaces has returned, by identity
 }
@@ -45,25 +46,17 @@ func open(network config.Network, object config.Backend) (way, error) {
 	return openExactly(network)
 }
 
-// CheckFormerly returns an error if a previous backend that a network config names cannot be opened.
-func CheckFormerly(network config.Network) error {
+// Formerly returns the identities of the previous backends that a network config names, or an error if one of them
+// cannot be opened.
+func Formerly(network config.Network) (ids []string, err error) {
 	for i, object := range network.Formerly {
-		if _, err := open(network, object); err != nil {
-			return fmt.Errorf("member Formerly[%d]: %w", i, err)
+		w, err := open(network, object)
+		if err != nil {
+			return nil, fmt.Errorf("member Formerly[%d]: %w", i, err)
 		}
+		ids = append(ids, w.id)
 	}
-	return nil
-}
-
-// Identities returns the identities of the previous backends that a network config names.
-func Identities(network config.Network) []string {
-	var ids []string
-	for _, object := range network.Formerly {
-		if w, err := open(network, object); err == nil {
-			ids = append(ids, w.id)
-		}
-	}
-	return ids
+	return ids, nil
 }
 
 // withOptionsOf returns a former Backend object with the present values of the options
@@ -119,6 +112,17 @@ func (w way) env(env backend.Env) backend.Env {
 // carries reports whether the way carries packets of a family.
 func (w way) carries(f cidr.Family) bool { return w.network.Of(f).Enabled() }
 
+// links returns the devices of the way.
+func (w way) links() []string {
+	if w.backend == nil {
+		return nil
+	}
+	return w.backend.Extent().Links
+}
+
+// encrypts reports whether the way encrypts packets, and does not end.
+func (w way) encrypts() bool { return w.spec.Encrypts && !w.role.Ending }
+
 // ports returns the UDP ports of the way.
 func (w way) ports() []backend.UDPPort { return w.spec.Ports(w.network) }
 
@@ -134,8 +138,8 @@ func (w way) coexists(o way) bool {
 	if backend.Exclude(w.ports(), o.ports()) != 0 {
 		return false
 	}
-	links := o.backend.Extent().Links
-	return !slices.ContainsFunc(w.backend.Extent().Links, func(l string) bool { return slices.Contains(links, l) })
+	links := o.links()
+	return !slices.ContainsFunc(w.links(), func(l string) bool { return slices.Contains(links, l) })
 }
 
 // shares reports whether two ways use the same devices at once, such as two modes of wireguard.

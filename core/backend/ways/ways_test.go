@@ -51,7 +51,6 @@ func changed(host byte, key dataplane.PublicKey) *lease.Lease {
 func TestNoClearTextToAPeerThatEncrypts(t *testing.T) {
 	s, peer := changing(t), changed(9, dataplane.PublicKey{1})
 	refused := map[refusal]bool{{0, peer.Key}: true}
-	all := map[string]bool{vxlan: true}
 	back := opened(t, false, vxlan, wireguard)
 	for what, c := range map[string]struct {
 		set  *Set
@@ -59,11 +58,11 @@ func TestNoClearTextToAPeerThatEncrypts(t *testing.T) {
 	}{
 		"during the change":        {s, wireguard},
 		"refused":                  {s.refusing(refused), wireguard},
-		"vxlan ends":               {s.Ending(all), wireguard},
+		"vxlan ends":               {s.ending(vxlan), wireguard},
 		"vxlan has ended":          {s.Without(vxlan), wireguard},
-		"no such device":           {s.Down(map[string]bool{wireguard: true}), vxlan},
+		"no such device":           {s.in(Role{Down: true}, wireguard), vxlan},
 		"on the way back":          {back, wireguard},
-		"at the end of a way back": {back.Ending(map[string]bool{wireguard: true}), vxlan},
+		"at the end of a way back": {back.ending(wireguard), vxlan},
 	} {
 		if i, ok := c.set.choose(peer, cidr.V4); !ok || c.set.ways[i].id != c.want {
 			t.Errorf("%s: the node sends by way %d, want %s", what, i, c.want)
@@ -73,7 +72,7 @@ func TestNoClearTextToAPeerThatEncrypts(t *testing.T) {
 	if i, ok := s.choose(behind, cidr.V4); !ok || i != 1 {
 		t.Errorf("a peer that has not followed: way %d (%t)", i, ok)
 	}
-	if i, ok := s.Ending(all).choose(behind, cidr.V4); ok {
+	if i, ok := s.ending(vxlan).choose(behind, cidr.V4); ok {
 		t.Errorf("a peer that has not followed gets plaintext at the end: way %d", i)
 	}
 }

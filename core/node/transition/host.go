@@ -50,7 +50,7 @@ func (m *Machine) Lacks(op dataplane.Op, device string, err error) {
 // GiveUp ends the previous backends that the host cannot have, unless other devices of the node differ from what is
 // desired. It is given the devices of the node's own objects that differ.
 func (m *Machine) GiveUp(f Facts, differ []string) Changed {
-	set, present := m.set, m.set.Present()
+	present := m.set.Present()
 	if !slices.ContainsFunc(differ, func(device string) bool { return m.set.Owner(device) == present }) {
 		delete(m.lacks, present)
 	}
@@ -58,22 +58,22 @@ func (m *Machine) GiveUp(f Facts, differ []string) Changed {
 		id := m.set.Owner(device)
 		return id == present || m.lacks[id] == nil
 	})
+	var ids []string
 	for _, id := range m.set.Former() {
-		why := m.lacks[id]
-		delete(m.lacks, id)
-		if why == nil || !stands {
-			continue
+		if why := m.lacks[id]; why != nil && stands {
+			m.giveUp(id, fmt.Sprintf("this host cannot have it: %v", why))
+			ids = append(ids, id)
 		}
-		m.givenUp[id] = true
-		m.log.Add(event.Warning, "backend-given-up", fmt.Sprintf("this host cannot keep %s beside %s: %v; going on "+
-			"without it: peers that have not followed the change reach this node once they do", id, present, why))
-		set = set.Without(id)
+		delete(m.lacks, id)
 	}
-	if set == m.set {
-		return Nothing
-	}
-	m.put(f, set)
-	return Backends
+	return m.drop(f, ids)
+}
+
+// giveUp notes and logs that the node goes on without a previous backend.
+func (m *Machine) giveUp(id, why string) {
+	m.givenUp[id] = true
+	m.log.Add(event.Warning, "backend-given-up", fmt.Sprintf("going on without %s beside %s: %s; peers that have not "+
+		"followed the change reach this node once they do", id, m.set.Present(), why))
 }
 
 // withoutGivenUp returns the set without the previous backends that the node has given up. A config that names such
@@ -151,13 +151,8 @@ func (m *Machine) endUnguarded(f Facts) Changed {
 		why = "its packet filter cannot be read"
 	}
 	for _, id := range set.Guarded() {
-		m.givenUp[id] = true
-		m.log.Add(event.Warning, "backend-given-up", fmt.Sprintf("this host does not keep the unencrypted %s beside %s, "+
-			"as it cannot keep other hosts from it: %s; peers that have not followed the change reach this node once they do",
-			id, set.Present(), why))
-		set = set.Without(id)
+		m.giveUp(id, "this host cannot keep other hosts from this unencrypted backend: "+why)
 	}
 	t.bare = time.Time{}
-	m.put(f, set)
-	return Backends
+	return m.drop(f, set.Guarded())
 }

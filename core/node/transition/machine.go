@@ -2,6 +2,7 @@ package transition
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ type Machine struct {
 	set     *ways.Set      // in use; nil: no config yet
 	stood   *ways.Set      // whose devices and addresses the host had at a comparison; nil: none
 	moments moments
-	role    role
+	role    map[string]ways.Role
 	lacks   map[string]error // why the host cannot have devices of a backend, by identity
 	givenUp map[string]bool  // previous backends that the node goes on without, by identity
 	learnt  *lease.Snapshot  // whose records the node has looked through for those that offer an encrypting backend
@@ -120,7 +121,8 @@ func (m *Machine) Previous(own Own, network config.Network) []config.Backend {
 
 // Adopt puts a config in force, with the set opened for it.
 func (m *Machine) Adopt(f Facts, network config.Network, set *ways.Set) {
-	m.config, m.named = network, ways.Identities(network)
+	m.config = network
+	m.named, _ = ways.Formerly(network) // the node has refused a config with an error here
 	m.put(f, set)
 }
 
@@ -183,7 +185,7 @@ func (m *Machine) Step(f Facts) Changed {
 		t.told = f.Now
 	}
 	changed := Nothing
-	if r := m.roles(f); !r.equal(m.role) {
+	if r := m.roles(f); !maps.Equal(r, m.role) {
 		changed = Roles
 		m.assign(f.Records, r)
 	}
@@ -201,12 +203,9 @@ func (m *Machine) learn(r Records) {
 
 // endPrevious removes the previous backends that end, a while after the node's record has ceased to offer them.
 func (m *Machine) endPrevious(f Facts) Changed {
-	set, silent := m.set, m.moments.silent
-	for id := range silent {
-		if m.keeps(f.Own, id) {
-			delete(silent, id)
-		}
-	}
+	silent := m.moments.silent
+	maps.DeleteFunc(silent, func(id string, _ time.Time) bool { return m.keeps(f.Own, id) })
+	var ended []string
 	for _, id := range m.set.Former() {
 		if m.keeps(f.Own, id) || f.Own.Held == nil {
 			continue
@@ -215,12 +214,21 @@ func (m *Machine) endPrevious(f Facts) Changed {
 		if !known {
 			silent[id] = f.Now
 		} else if !f.Now.Before(since.Add(Linger)) {
-			set = set.Without(id)
+			ended = append(ended, id)
 			delete(silent, id)
 		}
 	}
-	if set == m.set {
+	return m.drop(f, ended)
+}
+
+// drop puts the set without some previous backends in use.
+func (m *Machine) drop(f Facts, ids []string) Changed {
+	if len(ids) == 0 {
 		return Nothing
+	}
+	set := m.set
+	for _, id := range ids {
+		set = set.Without(id)
 	}
 	m.put(f, set)
 	return Backends
@@ -228,7 +236,7 @@ func (m *Machine) endPrevious(f Facts) Changed {
 
 // keeps reports whether a previous backend does not end, or peers may send by it.
 func (m *Machine) keeps(own Own, id string) bool {
-	return !m.role.ending[id] || m.maybePublished(own, id)
+	return !m.role[id].Ending || m.maybePublished(own, id)
 }
 
 // Wake names the moments at which time alone goes on with a change.

@@ -266,7 +266,7 @@ func TestUnguardedDevices(t *testing.T) {
 	for range 4 {
 		b.pass(PrepareFor) // the record announces it, then offers it
 	}
-	if !b.m.role.closed[vxlan] {
+	if !b.m.role[vxlan].Closed {
 		t.Error("a device may be made though no filter guards it")
 	}
 	b.facts.Host.FilterNotes = []string{"nft is missing"}
@@ -278,7 +278,7 @@ func TestUnguardedDevices(t *testing.T) {
 		texts = append(texts, e.Kind+" "+e.Text)
 	}
 	all := strings.Join(texts, "\n")
-	if !strings.Contains(all, "backend-given-up this host does not keep the unencrypted") {
+	if !strings.Contains(all, "this host cannot keep other hosts from this unencrypted backend") {
 		t.Errorf("the log does not say why:\n%s", all)
 	}
 }

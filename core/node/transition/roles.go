@@ -2,58 +2,44 @@ package transition
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node/event"
 )
 
-// role tells the backends of the set apart, as of the last step.
-type role struct {
-	ending, down, closed map[string]bool
-	admits, preparing    bool
-}
-
-func (r role) equal(o role) bool {
-	return r.admits == o.admits &&
-		r.preparing == o.preparing &&
-		maps.Equal(r.ending, o.ending) &&
-		maps.Equal(r.down, o.down) &&
-		maps.Equal(r.closed, o.closed)
-}
-
-// roles finds out which backends end and which the host cannot use now.
-func (m *Machine) roles(f Facts) role {
-	r := role{ending: map[string]bool{}, down: map[string]bool{}}
-	previous, present := m.set.Former(), m.set.Present()
+// roles finds out which backends end, and which the host cannot use now.
+func (m *Machine) roles(f Facts) map[string]ways.Role {
+	roles := map[string]ways.Role{}
+	previous, present, at := m.set.Former(), m.set.Present(), m.moments.began.At
+	closed, admits := m.closed(f), at.IsZero() || f.Now.Before(at.Add(Linger))
 	for _, id := range previous {
-		_, r.ending[id] = m.until(f.Now, id)
+		_, ends := m.until(f.Now, id)
+		roles[id] = ways.Role{Ending: ends, Closed: closed[id], Admits: admits}
 	}
 	for _, id := range append(previous, present) {
+		r := roles[id]
 		// Another program may have the port of a packet path that does not stand.
-		path := len(previous) > 0 && slices.Contains(m.set.Paths(), id) && !m.stood.Has(id)
-		r.down[id] = path || m.lacks[id] != nil
+		r.Down = len(previous) > 0 && m.set.IsPath(id) && !m.stood.Has(id) || m.lacks[id] != nil
+		if id == present && m.prepares(f) {
+			r.Down, r.Announced = false, true
+		}
+		roles[id] = r
 	}
-	r.closed = m.closed(f)
-	r.preparing = m.prepares(f)
-	r.down[present] = r.down[present] || r.preparing
-	at := m.moments.began.At
-	r.admits = at.IsZero() || f.Now.Before(at.Add(Linger))
-	return r
+	return roles
 }
 
 // assign sets the roles of the backends in use.
-func (m *Machine) assign(records Records, r role) {
+func (m *Machine) assign(records Records, roles map[string]ways.Role) {
 	for _, id := range m.set.Former() {
-		if r.ending[id] && !m.role.ending[id] {
+		if roles[id].Ending && !m.role[id].Ending {
 			m.reportEnd(records, id)
 		}
 	}
-	m.role = r
-	m.set = m.set.Ending(r.ending).Down(r.down).Closed(r.closed).Admitting(r.admits).Preparing(r.preparing)
+	m.role, m.set = roles, m.set.In(roles)
 }
 
 // prepares reports whether the node only announces the present backend so far. A node that peers do not know yet, and
