@@ -14,7 +14,8 @@ import (
 // roles finds out which backends end, and which the host cannot use now.
 func (m *Machine) roles(f Facts) map[string]ways.Role {
 	roles := map[string]ways.Role{}
-	previous, present, at := m.set.Former(), m.set.Present(), m.moments.began.At
+	previous, present := m.set.Former(), m.set.Present()
+	at := m.moments.began.At
 	closed, admits := m.closed(f), at.IsZero() || f.Now.Before(at.Add(Linger))
 	for _, id := range previous {
 		_, ends := m.until(f.Now, id)
