@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// maxFormer is the largest number of former ways in one record.
+// maxFormer is the largest number of previous backends in one record.
 const maxFormer = 4
 
 // Ways tells peers through which backends the owner of a record receives packets, if
@@ -86,13 +86,13 @@ func DecodeWays(data []byte) (Ways, error) {
 		return Ways{}, fmt.Errorf("BackendWays %s: want an object", excerpt(data))
 	}
 	if len(text.Former) > maxFormer {
-		return Ways{}, fmt.Errorf("BackendWays: %d former backends, more than %d", len(text.Former), maxFormer)
+		return Ways{}, fmt.Errorf("BackendWays: %d previous backends, more than %d", len(text.Former), maxFormer)
 	}
 	w := Ways{Present: compact(text.Present)}
 	for _, f := range text.Former {
 		former := f.way()
 		if former.Backend == nil {
-			return Ways{}, fmt.Errorf("BackendWays: a former backend has no Backend")
+			return Ways{}, fmt.Errorf("BackendWays: a previous backend has no Backend")
 		}
 		w.Former = append(w.Former, former)
 	}

@@ -225,7 +225,7 @@ func TestClaimsOfAFormerRun(t *testing.T) {
 	own := []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}
 	h.Hold("blue", node.Holding{Links: []string{"flannel.7"}, Networks: own})
 	if got := refusal(t, h.View("green", green)); got != "" {
-		t.Errorf("green, with blue's former device gone: %q", got)
+		t.Errorf("green, with blue's previous device gone: %q", got)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // the host that another one of them has by a config that it comes from. None of them could ever go on: what a
 // network has by a former config it keeps while a peer needs it, which may be for as long as it cannot change.
 // So each removes what it has on the host, as if its config had gone, and begins anew. All of them do:
-// one that kept its former backend until its peers have followed would keep the others waiting, and
+// one that kept its previous backend until its peers have followed would keep the others waiting, and
 // these have nothing.
 
 // beginSwaps looks for swaps, and reports those that it finds. A network that has begun to remove

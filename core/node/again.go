@@ -44,7 +44,7 @@ func (n *Node) again() []dataplane.Object {
 func (n *Node) changing() []dataplane.Object {
 	h := &n.host
 	settled := h.have != nil && h.settled.have == h.have
-	unusual := len(h.guard.Held)+len(h.guard.Beaten) > 0 || len(n.transition.Set().Former()) > 0
+	unusual := len(h.guard.Held)+len(h.guard.Beaten) > 0 || len(n.transition.Set().Previous()) > 0
 	if !settled || unusual || !n.programmable() || !n.synced() || n.fenced() {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 // Change describes a change of the cluster's backend that is under way on this node.
 type Change = transition.Change
 
-// FormerWay is a previous backend that the node keeps.
-type FormerWay = transition.Previous
+// PreviousBackend is a previous backend that the node keeps.
+type PreviousBackend = transition.Previous
 
 // followBackends goes on with a change of the backend.
 func (n *Node) followBackends() {

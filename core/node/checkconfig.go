@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/flanneld/flannel/core/backend/all"
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/config"
 )
 
@@ -29,7 +29,7 @@ type unserved struct{ error }
 // checkConfig parses a config and opens its backend, beside the former ones.
 func checkConfig(
 	data []byte, assigned bool, former func(config.Network) []config.Backend,
-) (config.Network, *ways.Set, error) {
+) (config.Network, *backends.Set, error) {
 	parse := config.Parse
 	if assigned {
 		parse = config.ParseAssigned
@@ -38,10 +38,10 @@ func checkConfig(
 	if err != nil {
 		return config.Network{}, nil, fmt.Errorf("network config: %w", err)
 	}
-	if _, err := ways.Formerly(network); err != nil {
+	if _, err := backends.Formerly(network); err != nil {
 		return config.Network{}, nil, fmt.Errorf("network config: %w", err)
 	}
-	set, err := ways.New(network, former(network)...)
+	set, err := backends.New(network, former(network)...)
 	if err != nil {
 		return config.Network{}, nil, fmt.Errorf("network config: %w", unserved{err})
 	}

@@ -72,7 +72,7 @@ func (p cloudPart) follow() bool {
 }
 
 // followProvider takes over the provider of the present backend. Without one it keeps that
-// of the former backend, whose routes are still to be deleted.
+// of the previous backend, whose routes are still to be deleted.
 func (p cloudPart) followProvider() {
 	n, s := p.n, &p.n.cloud
 	if !p.needed() {

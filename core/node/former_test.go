@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// The node forgets former devices and networks once the host holds nothing of them.
+// The node forgets previous devices and networks once the host holds nothing of them.
 // Until then they are its own.
 func TestForgetsFormerNetworks(t *testing.T) {
 	const dual = `{"Network":"10.%d.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:%d::/48",` +
@@ -237,7 +237,7 @@ func TestHoldsWhatTheStateFileNames(t *testing.T) {
 	w.tell()
 	w.pass(2 * time.Minute)
 	if _, has := w.host.Links["flannel.1"]; has {
-		t.Fatal("the host still has the former device")
+		t.Fatal("the host still has the previous device")
 	}
 	port := backend.UDPPort{Number: 8472, Shared: true}
 	former := func(h Holding) bool {

@@ -12,7 +12,7 @@ import (
 const udpConfig = `{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`
 
 // A daemon starts with vxlan after a run with udp, and cannot open the device of udp's packet path any more.
-func TestFormerWayThatTheHostLacks(t *testing.T) {
+func TestPreviousBackendThatTheHostLacks(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		refuse  map[string]error // by device
@@ -45,7 +45,7 @@ func TestFormerWayThatTheHostLacks(t *testing.T) {
 const udpID = `{"Type":"udp"}`
 
 // The node does not try a backend again that it has given up, and tries it when the config names it.
-func TestFormerWayStaysGivenUp(t *testing.T) {
+func TestPreviousBackendStaysGivenUp(t *testing.T) {
 	w := afterUDP(t, map[string]error{"flannel0": driver.ErrUnsupported})
 	w.pass(time.Minute)
 	w.wantReady()

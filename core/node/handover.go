@@ -12,7 +12,7 @@ import (
 )
 
 // handover is the handing over of device names to the operator's commands, which may make a device with the name of
-// a former backend's. Before any command runs, the node removes its own device of such a name. From then on the name
+// a previous backend's. Before any command runs, the node removes its own device of such a name. From then on the name
 // is the operator's.
 type handover struct {
 	// saved are the devices that the state file names and that no backend of this run has made. The file may be older

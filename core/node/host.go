@@ -85,7 +85,7 @@ func (p hostPart) look() Look {
 	n := p.n
 	extent := n.transition.Set().Extent()
 	for _, name := range n.host.watched() {
-		if !slices.Contains(extent.Links, name) { // a former device
+		if !slices.Contains(extent.Links, name) { // a previous device
 			extent.Links = append(extent.Links, name)
 		}
 	}
@@ -359,7 +359,7 @@ func (n *Node) firewallRests() bool {
 	return n.lanes[FirewallLane].clean && n.aims().same(n.firewall.aim)
 }
 
-// forgetOld ends the ownership of former devices and networks once the host
+// forgetOld ends the ownership of previous devices and networks once the host
 // holds nothing of them. Until the node has a subnet in a new network, the host holds objects for
 // the former subnet, such as the address of a device. A former network may be wider than the new one, and
 // ends as well once the new one has the subnet. The rules of a former network would be taken

@@ -385,10 +385,10 @@ func TestConfigChange(t *testing.T) {
 		w.pass(5 * time.Second)
 	}
 	if d := w.host.Dump(); !strings.Contains(d, "link flannel.1 ") || !strings.Contains(d, "link flannel.2 ") {
-		t.Errorf("peers still use the former device, host:\n%s", d)
+		t.Errorf("peers still use the previous device, host:\n%s", d)
 	}
 	w.snap.Leases = slices.DeleteFunc(w.snap.Leases, func(l *lease.Lease) bool { return l.Key != w.status().Subnet })
-	for range 4 { // the end of the former backend
+	for range 4 { // the end of the previous backend
 		w.tell()
 		w.pass(transition.Linger / 2)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
@@ -67,7 +67,7 @@ func (n *Node) fenced() bool {
 
 type attrsSource struct {
 	uplink  uplink.Uplink
-	backend *ways.Set         // each config has its own
+	backend *backends.Set     // each config has its own
 	key     driver.Key        // of the host's tunnels
 	startup dataplane.Command // as it ran
 }

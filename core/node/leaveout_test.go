@@ -83,7 +83,7 @@ func TestKeysOfRefusedSubnets(t *testing.T) {
 	leaveOut(s, map[netip.Prefix]refusal{
 		netip.MustParsePrefix("10.5.2.0/24"): {object: dataplane.Route{Link: "flannel-wg"}},
 		netip.MustParsePrefix("10.5.3.0/24"): {object: dataplane.Route{Link: "flannel-wg"}},
-		netip.MustParsePrefix("10.5.4.0/24"): {object: dataplane.Route{Link: "flannel.1"}}, // a former way
+		netip.MustParsePrefix("10.5.4.0/24"): {object: dataplane.Route{Link: "flannel.1"}}, // a previous backend
 	})
 	if left, _ := s.WGPeers.Get(shared.WGPeerKey); left != shared {
 		t.Errorf("left of a peer with two subnets: %s, want %s", left, shared)

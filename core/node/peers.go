@@ -63,7 +63,7 @@ type PeerCounts struct {
 	Pending int `json:"Pending"`
 	Refused int `json:"Refused"`
 	Lost    int `json:"Lost"`   // also counted by state
-	Former  int `json:"Former"` // reached by a former way; also counted by state
+	Former  int `json:"Former"` // reached by a previous backend; also counted by state
 }
 
 // Peers describes the peers, sorted by subnet. With thousands of them it takes some
@@ -141,7 +141,7 @@ func (n *Node) wayTo(subnet netip.Prefix, former string) Way {
 	return w
 }
 
-// formerOf returns the identity of the former way by which the node sends to a peer.
+// formerOf returns the identity of the previous backend by which the node sends to a peer.
 func (n *Node) formerOf() map[lease.Key]string {
 	former := map[lease.Key]string{}
 	if !n.network.known {

@@ -141,8 +141,8 @@ func TestPeerReachedDirectly(t *testing.T) {
 }
 
 // During a change of the backend a peer that has not changed is reached by the
-// former way.
-func TestPeerReachedByAFormerWay(t *testing.T) {
+// previous backend.
+func TestPeerReachedByAPreviousBackend(t *testing.T) {
 	w := readyWorld(t)
 	w.rev++
 	w.snap.Revision = w.rev

@@ -126,7 +126,7 @@ func (n *Node) targets(mtu int) []probe.Target {
 		refused[problem.Key] = true
 	}
 	want := &n.host.want
-	changing := len(n.transition.Set().Former()) > 0
+	changing := len(n.transition.Set().Previous()) > 0
 	targets := make([]probe.Target, 0, len(want.peers))
 	for _, f := range cidr.Families {
 		own := want.self.Key.Of(f)

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 )
@@ -14,7 +14,7 @@ import (
 type reach struct {
 	snap    *lease.Snapshot
 	lost    []*lease.Lease
-	backend *ways.Set
+	backend *backends.Set
 	addrs   []netip.Addr // in order, each once; never changed
 	single  bool         // each address stands in one record only
 }

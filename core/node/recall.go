@@ -53,7 +53,7 @@ func (h *hostState) isBase(a driver.LinkAddr) bool {
 	return a.Prefix.IsSingleIP() && slices.ContainsFunc(h.networks, inside)
 }
 
-// watched returns the former devices, and those that may be.
+// watched returns the previous devices, and those that may be.
 func (h *hostState) watched() []string {
 	return append(slices.Sorted(maps.Keys(h.links)), h.recall.candidates...)
 }

@@ -437,8 +437,8 @@ func testFormerRouteInTheWay(t *testing.T, dst netip.Prefix, answer error) {
 	w.wantReady()
 }
 
-// TestRefusedWay lets the kernel refuse the route of a former way. The WireGuard peer stays:
-// without it the hosts exchange no keys, and the node would never leave the former way.
+// TestRefusedWay lets the kernel refuse the route of a previous backend. The WireGuard peer stays:
+// without it the hosts exchange no keys, and the node would never leave the previous backend.
 func TestRefusedWay(t *testing.T) {
 	const peer = "wgpeer nFNnHrRRUJG5zes2+JREYyp73tH/nRiEixONNHpxyWY= endpoint 192.168.64.7:51820 " +
 		"allowed 10.5.7.0/24 keepalive 25 dev flannel-wg\n"

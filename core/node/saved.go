@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
@@ -33,7 +33,7 @@ type saved struct {
 	Policies bool             `json:",omitempty"`
 	Ways     []config.Backend `json:",omitempty"` // the present backend and the former ones
 	Began    transition.Began `json:",omitzero"`
-	Followed []netip.Prefix   `json:",omitempty"` // see [ways.Set.Recall]
+	Followed []netip.Prefix   `json:",omitempty"` // see [backends.Set.Recall]
 
 	Lost      []*lease.Lease `json:",omitempty"` // peers that the datastore lost by accident
 	LostUntil time.Time      // end of the period for which they are kept
@@ -56,7 +56,7 @@ type savedKey struct {
 	policies bool
 	lost     int
 	until    time.Time
-	ways     *ways.Set
+	ways     *backends.Set
 	began    transition.Began
 	host     lease.ByFamily
 	choice   string

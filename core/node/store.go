@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend/all"
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
@@ -128,7 +128,7 @@ func sameText(a, b error) bool {
 }
 
 // openConfig reads a network config and opens its backend.
-func (n *Node) openConfig(doc lease.Document) (config.Network, *ways.Set, error) {
+func (n *Node) openConfig(doc lease.Document) (config.Network, *backends.Set, error) {
 	beside := n.store.view.Beside
 	switch {
 	case doc.Revision == 0 && len(doc.Data) == 0 && beside != nil:
@@ -166,7 +166,7 @@ func (n *Node) useSavedConfig() bool {
 }
 
 // putInForce makes a config the one in force.
-func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.Set) {
+func (n *Node) putInForce(doc lease.Document, network config.Network, set *backends.Set) {
 	s := &n.network
 	n.event(Info, "config", fmt.Sprintf("network config in force: %s%s", describe(network), changed(s.config, network)))
 	for _, warning := range warnings(network) {

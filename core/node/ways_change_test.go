@@ -71,7 +71,7 @@ func (w *world) wantRouteBy(when, subnet, link string) {
 	w.t.Errorf("%s: no route to %s", when, subnet)
 }
 
-// wantOffered checks whether the node's record offers vxlan as a former backend.
+// wantOffered checks whether the node's record offers vxlan as a previous backend.
 func (w *world) wantOffered(when string, offered bool) {
 	w.t.Helper()
 	if got := len(w.own().Attrs.Ways.Former) > 0; got != offered {
@@ -341,12 +341,12 @@ func TestForgetsAWayThatNoPeerKnows(t *testing.T) {
 	w.pass(time.Second)
 	w.configure(vxlanConfig)
 	w.pass(time.Second)
-	if got := w.n.transition.Set().Former(); len(got) > 0 {
+	if got := w.n.transition.Set().Previous(); len(got) > 0 {
 		t.Errorf("the node keeps %q, which no peer knows", got)
 	}
 }
 
-// While a peer has not followed a change of vxlan's port, the former device stays, under another name that the
+// While a peer has not followed a change of vxlan's port, the previous device stays, under another name that the
 // state file knows first. A kernel that refuses the renaming makes the node replace the device.
 func TestPortChange(t *testing.T) {
 	for name, refusal := range map[string]error{
@@ -429,7 +429,7 @@ func TestRecordWithoutAPort(t *testing.T) {
 	w.wantRouteBy("after its end", "10.5.99.0/24", "flannel.1")
 }
 
-// One of several networks frees the former port at once: another one may wait for it, and has what this one wants.
+// One of several networks frees the previous port at once: another one may wait for it, and has what this one wants.
 func TestPortChangeBesideANetwork(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.decorate = func(v *lease.View) { v.Beside = &lease.Beside{} }

@@ -20,7 +20,7 @@ fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
 route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 `
 
-const network = "route 10.5.0.0/16 dev flannel.1\n" // a former backend's
+const network = "route 10.5.0.0/16 dev flannel.1\n" // a previous backend's
 
 var other = strings.ReplaceAll(device, "flannel.1", "flannel.9")
 

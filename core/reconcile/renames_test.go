@@ -30,13 +30,13 @@ func TestRenames(t *testing.T) {
 				"\nreplace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev fl.1.8472" +
 				"\nreplace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev fl.1.8472" +
 				"\nadd route 10.5.3.0/24 via 10.5.3.0 dev fl.1.8472 onlink"},
-		"back to the former port": {want: self + peer + strings.ReplaceAll(device4789, "flannel.1", "fl.1.4789"),
+		"back to the previous port": {want: self + peer + strings.ReplaceAll(device4789, "flannel.1", "fl.1.4789"),
 			have: device4789 + aside(self+peer),
 			ops: "\nreplace link fl.1.4789 type vxlan mtu 1450 mac c6:00:00:00:00:01 up was flannel.1 " +
 				"id 1 dev eth0 local 192.168.64.3 port 4789" +
 				"\nreplace link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up was fl.1.8472 " +
 				"id 1 dev eth0 local 192.168.64.3 port 8472"},
-		"a former device without a present one": {want: self, have: aside(self),
+		"a previous device without a present one": {want: self, have: aside(self),
 			ops: "\nreplace link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up was fl.1.8472 " +
 				"id 1 dev eth0 local 192.168.64.3 port 8472"},
 		"a name that is taken": {want: device4789 + aside(device), have: device + aside(device4789),

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -103,7 +103,7 @@ func backendOf(text string) map[string]any {
 func (s *Session) follows(own lease.Lease) bool {
 	spec, _ := all.Find(s.network.Backend.Type)
 	id, err := spec.Identity(s.network.Backend, backend.FamiliesOf(s.network))
-	return s.configErr != nil || err != nil || spec.IgnoresPeers || ways.Offers(&own.Attrs, id)
+	return s.configErr != nil || err != nil || spec.IgnoresPeers || backends.Offers(&own.Attrs, id)
 }
 
 // changeEnds reports whether the operator has ended the change of the backend, or nodes keep no previous one.

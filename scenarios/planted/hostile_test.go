@@ -27,21 +27,21 @@ var sealing = []search.Step{
 	{Line: "store merge", Input: `{"Backend":{"Type":"wireguard"}}`}, {Line: "pass 70m"},
 }
 
-// opener is a lane of a daemon that opens the former backends which records of peers name.
+// opener is a lane of a daemon that opens the previous backends which records of peers name.
 type opener struct {
 	driver.Lane
 	client daemon.Requester
 	open   func(former formerBackend) []dataplane.Object
 }
 
-// formerBackend is a former backend as a record names it.
+// formerBackend is a previous backend as a record names it.
 type formerBackend struct {
 	Type string
 	VNI  uint32
 	Port uint16
 }
 
-// opening returns a defect: it opens on the host what open returns for each former backend of a record.
+// opening returns a defect: it opens on the host what open returns for each previous backend of a record.
 func opening(open func(formerBackend) []dataplane.Object) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
@@ -51,7 +51,7 @@ func opening(open func(formerBackend) []dataplane.Object) func() simworld.Wrap {
 	}
 }
 
-// Apply also opens the former backends.
+// Apply also opens the previous backends.
 func (o opener) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := o.Lane.Apply(ctx, ops)
 	snap := o.client.View().Snapshot

@@ -132,7 +132,7 @@ var defects = []defect{
 		often: leavers},
 	{id: "O5", what: "commands do not run again when they are due", plant: commanding(once), opts: extension,
 		often: unrouted},
-	{id: "B3", what: "devices of a former backend stay", plant: acting(clinging), opts: onVXLAN, last: changes},
+	{id: "B3", what: "devices of a previous backend stay", plant: acting(clinging), opts: onVXLAN, last: changes},
 	{id: "H1", what: "records of peers open devices", plant: opening(vxlanOf), opts: hostile},
 	{id: "H2", what: "peers without a handshake get packets in the clear", plant: acting(talkative), opts: hostile},
 	{id: "H3", what: "the route for the whole network leads past an encrypting device", plant: acting(uncaught),

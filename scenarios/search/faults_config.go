@@ -39,7 +39,7 @@ func configFaults() []fault {
 // changesFrom returns the types of backends to which the cluster can change: they
 // carry its families, over its segments, through its firewalls.
 func changesFrom(s shape) []string {
-	if s.nat || slices.Contains(rare, s.backend) { // NAT translates only UDP, and rare types keep no former way
+	if s.nat || slices.Contains(rare, s.backend) { // NAT translates only UDP, and rare types keep no previous backend
 		return nil
 	}
 	return slices.DeleteFunc(slices.Compact(backends(s.family)), func(name string) bool {

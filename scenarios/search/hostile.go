@@ -185,7 +185,7 @@ func (d *drawing) annotate(name string, r record) Step {
 	return Step{Line: "store forge node=" + name + " cidrs=" + cidrs, Input: input}
 }
 
-// pair draws two records of which one offers a backend that the other one names as a former backend.
+// pair draws two records of which one offers a backend that the other one names as a previous backend.
 func (d *drawing) pair() (one, other record) {
 	former := d.identity()
 	one, other = d.plainRecord(former.Type), d.plainRecord(d.top.backend)

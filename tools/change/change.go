@@ -7,7 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
@@ -19,7 +19,7 @@ import (
 type Report struct {
 	Backend string `json:"Backend"` // that of the config, such as {"Type":"host-gw"}
 	// Formerly are the previous backends that the config names; null: it has no such member, so each node keeps its own
-	// former backend for a while.
+	// previous backend for a while.
 	Formerly []string `json:"Formerly"`
 	Nodes    []Node   `json:"Nodes"`
 	Followed int      `json:"Followed"` // how many nodes offer the backend of the config
@@ -51,7 +51,7 @@ func Of(snap *lease.Snapshot, assigned bool) (*Report, error) {
 	spec, _ := all.Find(network.Backend.Type)
 	for _, l := range snap.Leases {
 		n := Node{Subnet: l.Key.String(), Owner: netconfig.OwnerOf(l.Attrs), Offers: []string{}}
-		for _, b := range ways.Named(&l.Attrs) {
+		for _, b := range backends.Named(&l.Attrs) {
 			n.Offers = append(n.Offers, identity(network, b))
 		}
 		untyped := spec.Untyped && l.Attrs.Ways.IsEmpty() && l.Attrs.BackendType == ""

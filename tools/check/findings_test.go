@@ -286,7 +286,7 @@ var findingCases = []struct {
 		f.Trusted = []string{"cni0"}
 	}, "warning firewalld: firewalld runs, and flannel.1 is not in its zone trusted: it may drop packets of pods # " +
 		"firewall-cmd --permanent --zone=trusted --add-interface=flannel.1 && firewall-cmd --reload"},
-	{"firewalld beside a former device", func(_ *testing.T, f *Facts) {
+	{"firewalld beside a previous device", func(_ *testing.T, f *Facts) {
 		f.Processes = map[string]bool{"firewalld": true}
 		f.Trusted = []string{"cni0", "flannel.1"}
 		f.link("fl.1.8472", "10.5.1.0/32")

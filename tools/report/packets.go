@@ -153,7 +153,7 @@ func programmed(w node.Way, p node.Peer) string {
 		text += " to " + peerAddress(p).String()
 	}
 	if w.Former != "" {
-		text += ", the former way " + w.Former
+		text += ", the previous backend " + w.Former
 	}
 	return text + ", " + string(p.State)
 }

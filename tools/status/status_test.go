@@ -96,7 +96,7 @@ func TestNodeInTrouble(t *testing.T) {
 	r.Quarantined, r.PeersBy = 1, node.PeerCounts{Served: 1, Pending: 1, Refused: 1, Lost: 1, Former: 1}
 	r.Lanes[0].AsDesired, r.Lanes[0].FailingFor = false, 5
 	r.Repairs = nil
-	r.Change = &node.Change{To: `{"Type":"host-gw"}`, Former: []node.FormerWay{
+	r.Change = &node.Change{To: `{"Type":"host-gw"}`, Former: []node.PreviousBackend{
 		{From: `{"Type":"vxlan"}`, Sends: make([]lease.Key, 1), NotFollowed: make([]lease.Key, 2)}}}
 	want(t, r, true, `phase          configured, not ready
 age            1m20s: flanneld is busy, and this is the last known status
@@ -120,7 +120,7 @@ store          not synced since 3m0s: revision 42, 1 quarantined record
 lease          fenced: the subnet may belong to another node
 firewall       nftables v1.0.9
 peers          1 served, 1 pending, 1 refused, 1 lost by the datastore, 1 by a
-               former way
+               previous backend
 lane host      not as desired, looked 7s ago, 5 attempts
 lane firewall  as desired, looked 2s ago
 version        v0.9.0

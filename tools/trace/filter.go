@@ -119,7 +119,7 @@ func (w *walk) filtered(step string, hook ruleset.Hook, p ruleset.Packet) error 
 	case j.Drops != "" && j.Accepted != "":
 		w.doubt(step, j.Drops+", unless this accepts it before: "+j.Accepted)
 	case j.Drops != "" && isGuard(j.Drops):
-		return w.end("fw_drop", step, "this host keeps the former backend only for the nodes that have not followed the "+
+		return w.end("fw_drop", step, "this host keeps the previous backend only for the nodes that have not followed the "+
 			"change of backend: flannelctl change says how far each is", "%s drops it", j.Drops)
 	case j.Drops != "":
 		return w.end("fw_drop", step, "at the hook "+string(hook)+", put a rule that accepts it before that one, or remove "+

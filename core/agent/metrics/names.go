@@ -36,7 +36,7 @@ var (
 var (
 	peers       = desc("peers", "Peers by state.", "state")
 	lostPeers   = desc("lost_peers", "Peers whose records the datastore lost by accident.")
-	formerPeers = desc("former_way_peers", "Peers reached by a former way, while the backend changes.")
+	formerPeers = desc("former_way_peers", "Peers reached by a previous backend, while the backend changes.")
 	peerServed  = desc("peer_served", "Whether the host holds all objects of a peer.", "subnet", "backend")
 )
 

@@ -6,5 +6,5 @@
 // The package renders the device, its address and route, the packet path
 // ([dataplane.Proxy]) and its peers. Package udppath decides about each packet.
 //
-// While the port changes, the device of the former port is called fl.udp.<port>, and its packet path runs on.
+// While the port changes, the device of the previous port is called fl.udp.<port>, and its packet path runs on.
 package udp

@@ -20,7 +20,7 @@ const Type = "udp"
 // DefaultPort is the UDP port on which all nodes listen by default.
 const DefaultPort = 8285
 
-// The names of the TUN device: alone (interop 6.0), and with a former port beside the present one.
+// The names of the TUN device: alone (interop 6.0), and with a previous port beside the present one.
 const (
 	device      = "flannel0"
 	asideDevice = "fl.udp.@"

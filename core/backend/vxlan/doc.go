@@ -19,5 +19,5 @@
 // So a peer needs three objects, each useless without the later ones. With
 // DirectRouting a peer on the same segment needs only one route.
 //
-// While the port changes, the device of the former port is called fl.<VNI>.<port>.
+// While the port changes, the device of the previous port is called fl.<VNI>.<port>.
 package vxlan

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
@@ -63,17 +63,17 @@ func (m *Machine) behind(r Records) (keys []lease.Key) {
 
 // use holds the uses of the previous backends, and their inputs.
 type use struct {
-	set  *ways.Set
+	set  *backends.Set
 	snap *lease.Snapshot
 	lost []*lease.Lease
 	want *dataplane.State // the last rendering: what the backends refuse depends on the host
-	of   []ways.Use
+	of   []backends.Use
 
 	guards [2][]firewall.Guard
 }
 
 // Uses returns the uses of the previous backends by the peers that are served.
-func (m *Machine) Uses(r Records) []ways.Use { return m.usedWith(r).of }
+func (m *Machine) Uses(r Records) []backends.Use { return m.usedWith(r).of }
 
 // usedWith returns the uses of the previous backends, computed again only if an input has changed.
 func (m *Machine) usedWith(r Records) *use {

@@ -16,5 +16,5 @@
 //	                                                      │ the operator or the limit ends A
 //	        B alone ◄─ a minute later A's devices go ◄─ it offers B
 //
-// The composition of several backends into one is package ways.
+// The composition of several backends into one is package backends.
 package transition

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -59,7 +59,7 @@ func (m *Machine) GiveUp(f Facts, differ []string) Changed {
 		return id == present || m.lacks[id] == nil
 	})
 	var ids []string
-	for _, id := range m.set.Former() {
+	for _, id := range m.set.Previous() {
 		if why := m.lacks[id]; why != nil && stands {
 			m.giveUp(id, fmt.Sprintf("this host cannot have it: %v", why))
 			ids = append(ids, id)
@@ -79,12 +79,12 @@ func (m *Machine) giveUp(id, why string) {
 // withoutGivenUp returns the set without the previous backends that the node has given up. A config that names such
 // a backend makes the node try it again. A network beside others frees its previous devices at once, unless the config
 // names the previous backend: another network may want them in turn for its own. Ports it frees anyway.
-func (m *Machine) withoutGivenUp(f Facts, set *ways.Set) *ways.Set {
+func (m *Machine) withoutGivenUp(f Facts, set *backends.Set) *backends.Set {
 	if f.Beside {
 		set = set.WithoutAsides()
 	}
 	delete(m.givenUp, set.Present())
-	for _, id := range set.Former() {
+	for _, id := range set.Previous() {
 		if m.givenUp[id] || f.Beside && !m.isNamed(id) {
 			set = set.Without(id)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node/event"
@@ -45,7 +45,7 @@ type Began struct {
 type Saved struct {
 	Backends []config.Backend // in use, newest first
 	Began    Began
-	Followed []netip.Prefix // see [ways.Set.Recall]
+	Followed []netip.Prefix // see [backends.Set.Recall]
 }
 
 // Machine is the change from one backend to another on this node.
@@ -56,10 +56,10 @@ type Machine struct {
 
 	config  config.Network // in force
 	named   []string       // the previous backends that config names, by identity
-	set     *ways.Set      // in use; nil: no config yet
-	stood   *ways.Set      // whose devices and addresses the host had at a comparison; nil: none
+	set     *backends.Set  // in use; nil: no config yet
+	stood   *backends.Set  // whose devices and addresses the host had at a comparison; nil: none
 	moments moments
-	role    map[string]ways.Role
+	role    map[string]backends.Role
 	lacks   map[string]error // why the host cannot have devices of a backend, by identity
 	givenUp map[string]bool  // previous backends that the node goes on without, by identity
 	learnt  *lease.Snapshot  // whose records the node has looked through for those that offer an encrypting backend
@@ -101,10 +101,10 @@ func (m *Machine) Memory() Saved {
 func (m *Machine) Began() Began { return m.moments.began }
 
 // Set returns the backends in use, with their roles; nil before the first config.
-func (m *Machine) Set() *ways.Set { return m.set }
+func (m *Machine) Set() *backends.Set { return m.set }
 
 // Changing reports whether a previous backend is in use.
-func (m *Machine) Changing() bool { return m.set != nil && len(m.set.Former()) > 0 }
+func (m *Machine) Changing() bool { return m.set != nil && len(m.set.Previous()) > 0 }
 
 // Previous returns the backends to keep beside that of a new config: those that the config names, and those of the
 // previous config or of the last run, newest first. The present one counts only if peers may know it.
@@ -120,14 +120,14 @@ func (m *Machine) Previous(own Own, network config.Network) []config.Backend {
 }
 
 // Adopt puts a config in force, with the set opened for it.
-func (m *Machine) Adopt(f Facts, network config.Network, set *ways.Set) {
+func (m *Machine) Adopt(f Facts, network config.Network, set *backends.Set) {
 	m.config = network
-	m.named, _ = ways.Formerly(network) // the node has refused a config with an error here
+	m.named, _ = backends.Formerly(network) // the node has refused a config with an error here
 	m.put(f, set)
 }
 
 // put puts a set of backends in use.
-func (m *Machine) put(f Facts, set *ways.Set) {
+func (m *Machine) put(f Facts, set *backends.Set) {
 	t := &m.moments
 	set = m.withoutGivenUp(f, set)
 	if t.began.Backend != set.Present() {
@@ -138,16 +138,16 @@ func (m *Machine) put(f Facts, set *ways.Set) {
 	}
 	if m.set != nil {
 		m.report(m.set, set)
-	} else if len(set.Former()) > 0 {
+	} else if len(set.Previous()) > 0 {
 		m.log.Add(event.Info, "backend-change", fmt.Sprintf("going on with a change of the backend from %s to %s",
-			strings.Join(set.Former(), ", "), set.Present()))
+			strings.Join(set.Previous(), ", "), set.Present()))
 	}
 	m.set = set.Recall(m.followed())
 	m.learnt = nil
 	m.assign(f.Records, m.roles(f))
 }
 
-// followed returns the subnets of the peers that have followed to an encrypting backend: see [ways.Set.Recall].
+// followed returns the subnets of the peers that have followed to an encrypting backend: see [backends.Set.Recall].
 func (m *Machine) followed() []netip.Prefix {
 	if m.set == nil {
 		return m.saved.Followed
@@ -156,13 +156,13 @@ func (m *Machine) followed() []netip.Prefix {
 }
 
 // report logs the previous backends that come and go.
-func (m *Machine) report(before, now *ways.Set) {
-	for _, id := range now.Former() {
-		if !slices.Contains(before.Former(), id) {
+func (m *Machine) report(before, now *backends.Set) {
+	for _, id := range now.Previous() {
+		if !slices.Contains(before.Previous(), id) {
 			m.log.Add(event.Info, "backend-change", fmt.Sprintf("keeping %s beside %s", id, now.Present()))
 		}
 	}
-	for _, id := range before.Former() {
+	for _, id := range before.Previous() {
 		if !now.Has(id) && !m.givenUp[id] {
 			m.log.Add(event.Info, "backend-changed", fmt.Sprintf("the change from %s to %s is over", id, now.Present()))
 		}
@@ -206,7 +206,7 @@ func (m *Machine) endPrevious(f Facts) Changed {
 	silent := m.moments.silent
 	maps.DeleteFunc(silent, func(id string, _ time.Time) bool { return m.keeps(f.Own, id) })
 	var ended []string
-	for _, id := range m.set.Former() {
+	for _, id := range m.set.Previous() {
 		if m.keeps(f.Own, id) || f.Own.Held == nil {
 			continue
 		}
@@ -255,7 +255,7 @@ func (m *Machine) Wake(now time.Time, consider func(time.Time)) {
 	if !t.told.IsZero() {
 		consider(t.told.Add(PrepareFor))
 	}
-	for _, id := range m.set.Former() {
+	for _, id := range m.set.Previous() {
 		if at, _ := m.until(now, id); !at.IsZero() {
 			consider(at)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flanneld/flannel/core/backend"
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -71,7 +71,7 @@ func (b *bench) adopt(members, object string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	set, err := ways.New(network, b.m.Previous(b.facts.Own, network)...)
+	set, err := backends.New(network, b.m.Previous(b.facts.Own, network)...)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func (b *bench) pass(d time.Duration) Changed {
 // wantUse checks the backends in use, and those that the node's record offers.
 func (b *bench) wantUse(when string, inUse, offered []string) {
 	b.t.Helper()
-	if got := append([]string{b.m.Set().Present()}, b.m.Set().Former()...); !slices.Equal(got, inUse) {
+	if got := append([]string{b.m.Set().Present()}, b.m.Set().Previous()...); !slices.Equal(got, inUse) {
 		b.t.Errorf("%s: %s are in use, want %s", when, got, inUse)
 	}
 	for _, id := range []string{vxlan, hostGW, wireguard, udp} {

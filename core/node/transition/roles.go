@@ -6,20 +6,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node/event"
 )
 
 // roles finds out which backends end, and which the host cannot use now.
-func (m *Machine) roles(f Facts) map[string]ways.Role {
-	roles := map[string]ways.Role{}
-	previous, present := m.set.Former(), m.set.Present()
+func (m *Machine) roles(f Facts) map[string]backends.Role {
+	roles := map[string]backends.Role{}
+	previous, present := m.set.Previous(), m.set.Present()
 	at := m.moments.began.At
 	closed, admits := m.closed(f), at.IsZero() || f.Now.Before(at.Add(Linger))
 	for _, id := range previous {
 		_, ends := m.until(f.Now, id)
-		roles[id] = ways.Role{Ending: ends, Closed: closed[id], Admits: admits}
+		roles[id] = backends.Role{Ending: ends, Closed: closed[id], Admits: admits}
 	}
 	for _, id := range append(previous, present) {
 		r := roles[id]
@@ -34,8 +34,8 @@ func (m *Machine) roles(f Facts) map[string]ways.Role {
 }
 
 // assign sets the roles of the backends in use.
-func (m *Machine) assign(records Records, roles map[string]ways.Role) {
-	for _, id := range m.set.Former() {
+func (m *Machine) assign(records Records, roles map[string]backends.Role) {
+	for _, id := range m.set.Previous() {
 		if roles[id].Ending && !m.role[id].Ending {
 			m.reportEnd(records, id)
 		}

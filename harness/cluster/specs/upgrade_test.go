@@ -95,7 +95,7 @@ var _ = Describe("an upgrade", func() {
 			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 			awaitBackend(ctx, "wireguard")
 			expectKernelsWireGuard(ctx)
-			// The manifest of the former backend has no /dev/net/tun, which the daemons need until the change is over.
+			// The manifest of the previous backend has no /dev/net/tun, which the daemons need until the change is over.
 			writeNetwork(ctx, former)
 			awaitBackend(ctx, from)
 			kubectl(ctx, "apply", "-f", manifest())

@@ -8,10 +8,10 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/backend/backends"
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/backend/udp"
 	"github.com/flanneld/flannel/core/backend/vxlan"
-	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -170,7 +170,7 @@ func (i *Invariants) checkPlan(n *Node, plan []dataplane.Op) {
 }
 
 // hasOtherWay reports whether the host also leads packets to a peer's subnet without an
-// object: the node leaves a former way, or has a route for the whole network beside a route.
+// object: the node leaves a previous backend, or has a route for the whole network beside a route.
 func (n *Node) hasOtherWay(o dataplane.Object, subnet netip.Prefix) bool {
 	if n.observed == nil {
 		return false
@@ -398,12 +398,12 @@ func (n *Node) network() config.Network {
 func (n *Node) offeredBy(l *lease.Lease) bool {
 	ofNode := slices.ContainsFunc(n.all.order, func(name string) bool { return n.all.hasAddress(name, owner(l.Attrs)) })
 	if ofNode && !n.refused && n.all.about.Apart == nil && n.all.config.Formerly == nil {
-		return true // the node keeps former backends
+		return true // the node keeps previous backends
 	}
 	network := n.network()
 	spec, _ := all.Find(network.Backend.Type)
 	id, err := spec.Identity(network.Backend, backend.FamiliesOf(network))
-	return err == nil && ways.Offers(&l.Attrs, id)
+	return err == nil && backends.Offers(&l.Attrs, id)
 }
 
 // inForce reports whether a subnet is in the network of a config.

@@ -24,7 +24,7 @@ func (d *Demand) splitRoutes(have *dataplane.State) []string {
 		if !device || !slices.Contains(d.networks, k.Dst) {
 			return false
 		}
-		if routed(have, k.Dst) { // perhaps that of a former backend, with another metric
+		if routed(have, k.Dst) { // perhaps that of a previous backend, with another metric
 			return true
 		}
 		for _, subnet := range d.behind {

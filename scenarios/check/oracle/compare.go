@@ -48,7 +48,7 @@ func (d Demand) Short(have, chains *dataplane.State) []string {
 	return s
 }
 
-// withoutNameless does not judge former devices without an address of flannel's on a host whose
+// withoutNameless does not judge previous devices without an address of flannel's on a host whose
 // state file has been lost: the node cannot tell them from another daemon's.
 func (d Demand) withoutNameless(have *dataplane.State) Demand {
 	if !d.host.StateLost {

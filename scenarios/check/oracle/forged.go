@@ -63,10 +63,10 @@ func (d Demand) besideForged(short []string) []string {
 // between reports whether a character stands between the words of an object's text.
 func between(r rune) bool { return r == ' ' || r == ',' || r == '-' }
 
-// DevicesIn returns the MAC addresses and keys in a record, those of former backends included.
+// DevicesIn returns the MAC addresses and keys in a record, those of previous backends included.
 func DevicesIn(r lease.Lease) []string { return devicesIn([]lease.Lease{r}) }
 
-// devicesIn returns the MAC addresses and keys in records, those of former backends included.
+// devicesIn returns the MAC addresses and keys in records, those of previous backends included.
 func devicesIn(records []lease.Lease) []string {
 	var all []string
 	for _, r := range records {

@@ -27,7 +27,7 @@ type Host struct {
 	// need not be there at every later moment.
 	EndpointsSeen bool
 
-	// StateLost says that the node may have lost its state file since it last settled. A former device is then
+	// StateLost says that the node may have lost its state file since it last settled. A previous device is then
 	// known by its address alone.
 	StateLost bool
 

@@ -217,7 +217,7 @@ func (d Demand) wgPeers(have *dataplane.State) []string {
 		if d.lenient && want.Keepalive == 0 {
 			want.Keepalive = present.Keepalive
 		}
-		if d.lenient { // a lost record may have the key, too, or another mode of the former backend
+		if d.lenient { // a lost record may have the key, too, or another mode of the previous backend
 			for subnet := range present.AllowedIPs {
 				want.Allow(subnet)
 			}

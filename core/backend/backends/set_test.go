@@ -1,4 +1,4 @@
-package ways
+package backends
 
 import (
 	"errors"
@@ -17,12 +17,12 @@ import (
 // psk is a shared key of wireguard.
 const psk = "oIWnqCmTQGqfDfcwnAG5KM4k9dVFGBoHLv2N5bq8aXk="
 
-// A set tells the present way from the former ones.
+// A set tells the present backend from the previous ones.
 func TestSet(t *testing.T) {
 	s := opened(t, false, `{"Type":"vxlan","VNI":7,"MTU":1500}`, wireguard, `{"Type":"udp","Port":8286}`)
 	if s.Type() != "vxlan" || s.Present() != vxlan7 ||
-		!slices.Equal(s.Former(), []string{wireguard, `{"Type":"udp","Port":8286}`}) {
-		t.Errorf("a set of %s and %s", s.Present(), s.Former())
+		!slices.Equal(s.Previous(), []string{wireguard, `{"Type":"udp","Port":8286}`}) {
+		t.Errorf("a set of %s and %s", s.Present(), s.Previous())
 	}
 	if !s.Has(wireguard) || !s.Has(vxlan7) || s.Has(vxlan) || (*Set)(nil).Has(vxlan7) {
 		t.Error("Has")
@@ -39,11 +39,11 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// The extent of a set is that of all its ways.
-func TestExtentOfAllWays(t *testing.T) {
+// The extent of a set is that of all its backends.
+func TestExtentOfAllBackends(t *testing.T) {
 	s := opened(t, false, vxlan, `{"Type":"wireguard","PSK":"`+psk+`"}`, udp)
-	want := s.ways[0].backend.Extent()
-	for _, w := range s.ways[1:] {
+	want := s.members[0].backend.Extent()
+	for _, w := range s.members[1:] {
 		e := w.backend.Extent()
 		want.Links = append(slices.Clone(want.Links), e.Links...)
 		want.Sysctls = append(slices.Clone(want.Sysctls), e.Sysctls...)
@@ -59,56 +59,56 @@ func TestExtentOfAllWays(t *testing.T) {
 	}
 }
 
-// Reach asks for the addresses of the peers by each way that needs them.
-func TestReachOfAllWays(t *testing.T) {
+// Reach asks for the addresses of the peers by each backend that needs them.
+func TestReachOfAllBackends(t *testing.T) {
 	peers := []*lease.Lease{record(2, "host-gw", "", lease.Ways{})}
-	for former, want := range map[string]int{wireguard: 1, udp: 1, vxlan: 1, `{"Type":"vxlan","DirectRouting":true}`: 2} {
-		s := opened(t, false, hostGW, former)
+	for prev, want := range map[string]int{wireguard: 1, udp: 1, vxlan: 1, `{"Type":"vxlan","DirectRouting":true}`: 2} {
+		s := opened(t, false, hostGW, prev)
 		got := s.Reach(config.Network{}, peers)
 		if len(got) != want || got[0] != netip.MustParseAddr("192.168.64.2") {
-			t.Errorf("beside %s: reach %v, want %d addresses", former, got, want)
+			t.Errorf("beside %s: reach %v, want %d addresses", prev, got, want)
 		}
 	}
 }
 
-// With and Without change the former ways, and keep their roles.
+// With and Without change the previous backends, and keep their roles.
 func TestWithAndWithout(t *testing.T) {
 	s := opened(t, false, hostGW)
 	for _, text := range []string{vxlan, vxlan, `{"Type":"unheard-of"}`, `{"Type":"vxlan","VNI":0}`} {
 		s = s.with(object(text))
 	}
 	s = s.ending(vxlan)
-	if !slices.Equal(s.Former(), []string{vxlan}) || !s.ways[1].role.Ending {
-		t.Errorf("former ways %s, of which the first ends: %t", s.Former(), s.ways[1].role.Ending)
+	if !slices.Equal(s.Previous(), []string{vxlan}) || !s.members[1].role.Ending {
+		t.Errorf("previous backends %s, of which the first ends: %t", s.Previous(), s.members[1].role.Ending)
 	}
 	s = s.with(object(vxlan7)).with(object(udp))
 	full := s.with(object(wireguard))
-	if !slices.Equal(full.Former(), []string{vxlan, vxlan7, udp}) {
-		t.Errorf("former ways %s, want three at most", full.Former())
+	if !slices.Equal(full.Previous(), []string{vxlan, vxlan7, udp}) {
+		t.Errorf("previous backends %s, want three at most", full.Previous())
 	}
 	s = s.Without(vxlan7)
-	if !slices.Equal(s.Former(), []string{vxlan, udp}) || !s.ways[1].role.Ending {
-		t.Errorf("former ways %s, of which the first ends: %t", s.Former(), s.ways[1].role.Ending)
+	if !slices.Equal(s.Previous(), []string{vxlan, udp}) || !s.members[1].role.Ending {
+		t.Errorf("previous backends %s, of which the first ends: %t", s.Previous(), s.members[1].role.Ending)
 	}
 	if _, err := New(config.Network{Backend: object(`{"Type":"unheard-of"}`)}); err == nil {
 		t.Error("a network config with an unknown backend is opened")
 	}
 }
 
-// A backend that cannot be alone with its packets has no way beside it.
+// A backend that cannot be alone with its packets has no backend beside it.
 func TestAlone(t *testing.T) {
 	for _, c := range [][2]string{
 		{`{"Type":"alloc"}`, vxlan}, {vxlan, `{"Type":"alloc"}`},
 		{`{"Type":"extension"}`, vxlan}, {vxlan, `{"Type":"extension"}`},
 	} {
-		if s := opened(t, false, c[0], c[1]); len(s.ways) != 1 {
+		if s := opened(t, false, c[0], c[1]); len(s.members) != 1 {
 			t.Errorf("%s beside %s", c[1], c[0])
 		}
 	}
 }
 
-// The attributes offer every way whose attributes are known. Those of the present way must be.
-func TestAttrsOfAllWays(t *testing.T) {
+// The attributes offer every backend whose attributes are known. Those of the present backend must be.
+func TestAttrsOfAllBackends(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	attrs := func(s *Set, env backend.Env) (lease.Attrs, error) {
 		stored := record(1, "vxlan", vtep(1, 1), lease.Ways{}).Attrs

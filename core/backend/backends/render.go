@@ -1,4 +1,4 @@
-package ways
+package backends
 
 import (
 	"fmt"
@@ -12,20 +12,20 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Render implements [backend.Backend]. Each way renders all peers that may send by it,
-// so that their packets are received. Each peer's route is the one of the way by
+// Render implements [backend.Backend]. Each backend renders all peers that may send by it,
+// so that their packets are received. Each peer's route is the one of the backend by
 // which to send to it.
 func (s *Set) Render(
 	env backend.Env, self backend.Self, peers []*lease.Lease,
 ) (*dataplane.State, []backend.Problem) {
-	if len(s.ways) == 1 {
-		w := s.ways[0]
-		state, problems := w.backend.Render(env, s.self(0, self), s.facesFor(0, peers))
+	if len(s.members) == 1 {
+		m := s.members[0]
+		state, problems := m.backend.Render(env, s.self(0, self), s.facesFor(0, peers))
 		s.dropElse(state)
 		return backend.OverNextHops(env, state), problems
 	}
 	peers, problems := s.disjoint(env, self, peers)
-	rendered, refused := s.renderWays(env, self, peers)
+	rendered, refused := s.renderEach(env, self, peers)
 	problems = append(problems, refused.problems...)
 	chosen := s.refusing(refused.peers)
 	union := dataplane.NewState()
@@ -44,30 +44,30 @@ func (s *Set) Render(
 	return backend.OverNextHops(env, union), problems
 }
 
-// refusals are the peers that the ways cannot serve.
+// refusals are the peers that the backends cannot serve.
 type refusals struct {
 	peers    map[refusal]bool
 	problems []backend.Problem // each once
 }
 
-// has reports whether a way cannot serve a peer.
+// has reports whether a backend cannot serve a peer.
 func (r refusals) has(peer lease.Key) bool {
 	return slices.ContainsFunc(r.problems, func(p backend.Problem) bool { return p.Key == peer })
 }
 
-// renderWays renders each way, with all peers that may send by it.
-func (s *Set) renderWays(
+// renderEach renders each backend, with all peers that may send by it.
+func (s *Set) renderEach(
 	env backend.Env, self backend.Self, peers []*lease.Lease,
 ) ([]*dataplane.State, refusals) {
 	var states []*dataplane.State
 	r := refusals{peers: map[refusal]bool{}}
 	known := map[string]bool{}
-	for i, w := range s.ways {
-		if w.role.Closed {
+	for i, m := range s.members {
+		if m.role.Closed {
 			states = append(states, dataplane.NewState())
 			continue
 		}
-		state, refused := w.backend.Render(w.env(env), s.self(i, self), s.facesFor(i, peers))
+		state, refused := m.backend.Render(m.env(env), s.self(i, self), s.facesFor(i, peers))
 		for _, p := range refused {
 			if !p.Served {
 				r.peers[refusal{i, p.Key}] = true
@@ -82,10 +82,10 @@ func (s *Set) renderWays(
 	return states, r
 }
 
-// self returns the node's own lease as a way's backend has to see it.
+// self returns the node's own lease as the backend has to see it.
 func (s *Set) self(i int, self backend.Self) backend.Self {
-	face, ok := s.ways[i].face(&self.Attrs)
-	if !ok && len(s.ways) > 1 {
+	face, ok := s.members[i].face(&self.Attrs)
+	if !ok && len(s.members) > 1 {
 		face = lease.Attrs{PublicIP: self.Attrs.PublicIP, PublicIPv6: self.Attrs.PublicIPv6}
 		ok = true
 	}
@@ -95,26 +95,26 @@ func (s *Set) self(i int, self backend.Self) backend.Self {
 	return self
 }
 
-// facesFor returns the peers that may send by a way, as its backend has to see them.
+// facesFor returns the peers that may send by a backend, as that has to see them.
 func (s *Set) facesFor(i int, peers []*lease.Lease) []*lease.Lease {
 	faces := make([]*lease.Lease, 0, len(peers))
 	for _, p := range peers {
-		if len(s.ways) == 1 && p.Attrs.Ways.IsEmpty() {
+		if len(s.members) == 1 && p.Attrs.Ways.IsEmpty() {
 			faces = append(faces, p) // the backend itself judges the record
-		} else if s.hears(i, p) {
+		} else if s.accepts(i, p) {
 			faces = append(faces, s.faceOf(i, p))
 		}
 	}
 	return faces
 }
 
-// chooseRoutes removes the routes to peers that are reached by another way. A peer that
-// is reached by this way gets a route of its own beside one for the whole network, which stays
-// if this way encrypts: see [Set.catchAll].
+// chooseRoutes removes the routes to peers that are reached by another backend. A peer that
+// is reached by this backend gets a route of its own beside one for the whole network, which stays
+// if this backend encrypts: see [Set.catchAll].
 func (s *Set) chooseRoutes(i int, state *dataplane.State, peers []*lease.Lease) {
-	w := s.ways[i]
+	m := s.members[i]
 	for _, f := range cidr.Families {
-		whole, isWhole := wholeRoute(state, w.network.Of(f).Network)
+		whole, isWhole := wholeRoute(state, m.network.Of(f).Network)
 		for _, p := range peers {
 			subnet := p.Key.Of(f)
 			if !subnet.IsValid() {
@@ -131,13 +131,13 @@ func (s *Set) chooseRoutes(i int, state *dataplane.State, peers []*lease.Lease) 
 				state.AddRoute(own)
 			}
 		}
-		if isWhole && (!w.encrypts()) {
+		if isWhole && (!m.encrypts()) {
 			state.Routes.Delete(whole.RouteKey)
 		}
 	}
 }
 
-// catchAll keeps packets to subnets without a route from leaving by the default route, in the clear, while a way
+// catchAll keeps packets to subnets without a route from leaving by the default route, in the clear, while a backend
 // encrypts: its route for the whole network stays. In IPv6, Linux refuses a next hop on one device that a route of
 // another device covers, but not one that a route without a device covers. So there packets are dropped as long as a
 // peer is reached by another device.
@@ -157,20 +157,20 @@ func (s *Set) catchAll(union *dataplane.State) {
 	}
 }
 
-// dropElse drops packets to the network that no other route takes, while a way encrypts by its device. The routes by
-// the device go when that is down or gone, and packets would leave by the default route, in the clear. IPsec's policies
-// need no route.
+// dropElse drops packets to the network that no other route takes, while a backend encrypts by its device. The routes
+// by the device go when that is down or gone, and packets would leave by the default route, in the clear. IPsec's
+// policies need no route.
 func (s *Set) dropElse(state *dataplane.State) {
-	for _, w := range s.ways {
+	for _, m := range s.members {
 		for _, f := range cidr.Families {
-			if w.spec.Encrypts && !w.backend.Extent().Policies && w.carries(f) {
-				state.AddRoute(firewall.LastResort(w.network.Of(f).Network))
+			if m.spec.Encrypts && !m.backend.Extent().Policies && m.carries(f) {
+				state.AddRoute(firewall.LastResort(m.network.Of(f).Network))
 			}
 		}
 	}
 }
 
-// wholeRoute returns the route for the whole network of a way whose device itself knows
+// wholeRoute returns the route for the whole network of a backend whose device itself knows
 // where each peer is.
 func wholeRoute(state *dataplane.State, network netip.Prefix) (dataplane.Route, bool) {
 	for _, r := range state.Routes.All {
@@ -196,9 +196,9 @@ func greet(state *dataplane.State) {
 	}
 }
 
-// joinPeers makes WireGuard peers that newer ways want too do for all of these: packets of each
-// way are taken from them, and the newest way names the endpoint. If records of two nodes have one key, the older one
-// names it, and the other is a problem.
+// joinPeers makes WireGuard peers that newer backends want too do for all of these: packets of each
+// backend are taken from them, and the newest backend names the endpoint. If records of two nodes have one key, the
+// older one names it, and the other is a problem.
 func joinPeers(state, newer *dataplane.State, peers []*lease.Lease) (problems []backend.Problem) {
 	for _, newest := range newer.WGPeers.All {
 		p, ok := state.WGPeers.Get(newest.WGPeerKey)
@@ -238,7 +238,7 @@ func oldestOf(p dataplane.WGPeer, peers []*lease.Lease) (oldest *lease.Lease) {
 	return oldest
 }
 
-// disjoint returns the peers that can be served by any way, without the halves that
+// disjoint returns the peers that can be served by any backend, without the halves that
 // the backends would refuse. A single backend compares its own peers; here two that
 // overlap may be served by two backends.
 func (s *Set) disjoint(

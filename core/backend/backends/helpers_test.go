@@ -1,4 +1,4 @@
-package ways
+package backends
 
 import (
 	"encoding/json"
@@ -21,9 +21,9 @@ func object(text string) config.Backend {
 	return config.Backend{Type: head.Type, Options: json.RawMessage(text)}
 }
 
-// opened returns the set of a present Backend object and former ones, in both families
+// opened returns the set of a present Backend object and previous ones, in both families
 // if dual.
-func opened(t *testing.T, dual bool, present string, former ...string) *Set {
+func opened(t *testing.T, dual bool, present string, previous ...string) *Set {
 	t.Helper()
 	families := ""
 	if dual {
@@ -34,7 +34,7 @@ func opened(t *testing.T, dual bool, present string, former ...string) *Set {
 		t.Fatal(err)
 	}
 	var objects []config.Backend
-	for _, f := range former {
+	for _, f := range previous {
 		objects = append(objects, object(f))
 	}
 	s, err := New(network, objects...)
@@ -53,7 +53,7 @@ func environment(s *Set) backend.Env {
 }
 
 // record returns a lease of a host by its number, with data for both families, and the
-// ways that it names.
+// backends that it names.
 func record(host byte, backendType, data string, w lease.Ways) *lease.Lease {
 	l := &lease.Lease{
 		Key: lease.Key{
@@ -82,10 +82,10 @@ func wgPort(port int) string {
 	return fmt.Sprintf(`{"PublicKey":"AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=","Port":%d}`, port)
 }
 
-// formerly names a former way without data.
+// formerly names a previous backend without data.
 func formerly(id string) lease.FormerWay { return lease.FormerWay{Backend: json.RawMessage(id)} }
 
-// in returns the set with a role for some of its ways.
+// in returns the set with a role for some of its backends.
 func (s *Set) in(r Role, ids ...string) *Set {
 	roles := map[string]Role{}
 	for _, id := range ids {
@@ -94,13 +94,13 @@ func (s *Set) in(r Role, ids ...string) *Set {
 	return s.In(roles)
 }
 
-// ending returns the set in which some ways end.
+// ending returns the set in which some backends end.
 func (s *Set) ending(ids ...string) *Set { return s.in(Role{Ending: true}, ids...) }
 
 // text is the wire form of attributes.
 func text(a lease.Attrs) string { return string(lease.EncodeAttrs(a)) }
 
-// The identities of some ways.
+// The identities of some backends.
 const (
 	vxlan     = `{"Type":"vxlan"}`
 	vxlan7    = `{"Type":"vxlan","VNI":7}`

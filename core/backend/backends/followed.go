@@ -1,4 +1,4 @@
-package ways
+package backends
 
 import (
 	"net/netip"
@@ -18,9 +18,9 @@ import (
 func (s *Set) Recall(subnets []netip.Prefix) *Set {
 	next := *s
 	next.followed = nil
-	present := s.ways[0]
-	isPlain := func(w way) bool { return !w.spec.Encrypts }
-	if present.spec.Encrypts && slices.ContainsFunc(s.ways, isPlain) {
+	present := s.members[0]
+	isPlain := func(m member) bool { return !m.spec.Encrypts }
+	if present.spec.Encrypts && slices.ContainsFunc(s.members, isPlain) {
 		next.followed = &bart.Lite{}
 		for _, p := range subnets {
 			next.followed.Insert(p)
@@ -62,8 +62,8 @@ func (s *Set) Followed() []netip.Prefix {
 
 // offersEncrypted reports whether a record offers an encrypting backend that the node uses.
 func (s *Set) offersEncrypted(l *lease.Lease) bool {
-	return slices.ContainsFunc(s.ways, func(w way) bool {
-		return w.encrypts() && Offers(&l.Attrs, w.id)
+	return slices.ContainsFunc(s.members, func(m member) bool {
+		return m.encrypts() && Offers(&l.Attrs, m.id)
 	})
 }
 

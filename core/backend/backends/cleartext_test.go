@@ -1,4 +1,4 @@
-package ways
+package backends
 
 import (
 	"encoding/json"
@@ -28,9 +28,9 @@ func changing(t *testing.T) *Set {
 	return s
 }
 
-// changed returns the record of a peer that offers wireguard, and vxlan as the former way.
+// changed returns the record of a peer that offers wireguard, and vxlan as the previous backend.
 func changed(host byte, key dataplane.PublicKey) *lease.Lease {
-	former := lease.FormerWay{
+	previous := lease.FormerWay{
 		Backend: json.RawMessage(`{"Type":"vxlan"}`),
 		Data:    fmt.Appendf(nil, `{"VNI":1,"VtepMAC":"02:00:00:00:00:%02x"}`, host),
 	}
@@ -39,15 +39,15 @@ func changed(host byte, key dataplane.PublicKey) *lease.Lease {
 		Attrs: lease.Attrs{
 			PublicIP: netip.AddrFrom4([4]byte{192, 168, 64, host}), BackendType: "wireguard",
 			BackendData: fmt.Appendf(nil, `{"PublicKey":%q,"Port":51820}`, key),
-			Ways:        lease.Ways{Former: []lease.FormerWay{former}},
+			Ways:        lease.Ways{Former: []lease.FormerWay{previous}},
 		},
 		CreateRevision: int64(host),
 	}
 }
 
 // A node sends by wireguard to a peer that offers it, in every state: also if the device refuses the peer, while the
-// former way ends, and whatever else the peer offers. Only a kernel that refuses the device, and the preparation of
-// the way, make it use another one.
+// previous backend ends, and whatever else the peer offers. Only a kernel that refuses the device, and the preparation
+// of the backend, make it use another one.
 func TestNoClearTextToAPeerThatEncrypts(t *testing.T) {
 	s, peer := changing(t), changed(9, dataplane.PublicKey{1})
 	refused := map[refusal]bool{{0, peer.Key}: true}
@@ -64,20 +64,20 @@ func TestNoClearTextToAPeerThatEncrypts(t *testing.T) {
 		"on the way back":          {back, wireguard},
 		"at the end of a way back": {back.ending(wireguard), vxlan},
 	} {
-		if i, ok := c.set.choose(peer, cidr.V4); !ok || c.set.ways[i].id != c.want {
-			t.Errorf("%s: the node sends by way %d, want %s", what, i, c.want)
+		if i, ok := c.set.choose(peer, cidr.V4); !ok || c.set.members[i].id != c.want {
+			t.Errorf("%s: the node sends by backend %d, want %s", what, i, c.want)
 		}
 	}
 	behind := record(9, "vxlan", vtep(1, 9), lease.Ways{})
 	if i, ok := s.choose(behind, cidr.V4); !ok || i != 1 {
-		t.Errorf("a peer that has not followed: way %d (%t)", i, ok)
+		t.Errorf("a peer that has not followed: backend %d (%t)", i, ok)
 	}
 	if i, ok := s.ending(vxlan).choose(behind, cidr.V4); ok {
-		t.Errorf("a peer that has not followed gets plaintext at the end: way %d", i)
+		t.Errorf("a peer that has not followed gets plaintext at the end: backend %d", i)
 	}
 }
 
-// A peer whose record the present backend refuses keeps its route by a plain former way, and by none in the clear
+// A peer whose record the present backend refuses keeps its route by a plain previous backend, and by none in the clear
 // where the present one encrypts.
 func TestRefusedPeer(t *testing.T) {
 	key := dataplane.PublicKey{1}
@@ -99,9 +99,9 @@ func TestRefusedPeer(t *testing.T) {
 	}
 }
 
-// The port of vxlan changes: a peer whose record names the former one keeps its route, since the node's only device
+// The port of vxlan changes: a peer whose record names the previous one keeps its route, since the node's only device
 // for that VNI takes the place of the peer's. Another VNI is another device.
-func TestRecordOfAReplacedWay(t *testing.T) {
+func TestRecordOfAReplacedBackend(t *testing.T) {
 	network, err := config.Parse([]byte(
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":8473,"DirectRouting":true}}`))
 	if err != nil {
@@ -129,21 +129,21 @@ func TestRecordOfAReplacedWay(t *testing.T) {
 
 // Two backends that listen at one UDP port are not open together: the second could not
 // listen, and the node would never be as desired.
-func TestWaysThatNeedOnePort(t *testing.T) {
+func TestBackendsThatNeedOnePort(t *testing.T) {
 	for port, want := range map[string]int{"8473": 1, "8285": 2} {
 		network, err := config.Parse([]byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":8473}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		s, err := New(network, config.Backend{Type: "udp", Options: json.RawMessage(`{"Type":"udp","Port":` + port + `}`)})
-		if err != nil || len(s.ways) != want {
-			t.Errorf("udp at port %s beside vxlan at 8473: %d ways (%v), want %d", port, len(s.ways), err, want)
+		if err != nil || len(s.members) != want {
+			t.Errorf("udp at port %s beside vxlan at 8473: %d backends (%v), want %d", port, len(s.members), err, want)
 		}
 	}
 }
 
-// udp serves records of every type, also while it is not the only way (interop 6.0). A
-// record that names its way is of a node that takes part in the change.
+// udp serves records of every type, also while it is not the only backend (interop 6.0). A
+// record that names its backend is of a node that takes part in the change.
 func TestUDPServesAnyRecordDuringAChange(t *testing.T) {
 	network, err := config.Parse([]byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`))
 	if err != nil {
@@ -156,10 +156,10 @@ func TestUDPServesAnyRecordDuringAChange(t *testing.T) {
 	p := changed(2, dataplane.PublicKey{1})
 	p.Attrs.BackendType, p.Attrs.Ways = "quantum", lease.Ways{}
 	if i, ok := s.choose(p, cidr.V4); !ok || i != 0 {
-		t.Errorf("served %t by way %d, want udp", ok, i)
+		t.Errorf("served %t by backend %d, want udp", ok, i)
 	}
 	p.Attrs.Ways.Present = json.RawMessage(`{"Type":"quantum"}`)
 	if _, ok := s.choose(p, cidr.V4); ok {
-		t.Error("a record that names another way is served")
+		t.Error("a record that names another backend is served")
 	}
 }

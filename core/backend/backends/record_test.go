@@ -1,4 +1,4 @@
-package ways
+package backends
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// offering returns a set of three ways, and attributes that offer all of them.
+// offering returns a set of three backends, and attributes that offer all of them.
 func offering(t *testing.T) (*Set, lease.Attrs) {
 	t.Helper()
 	s := opened(t, true, vxlan7, vxlan, hostGW)
@@ -33,7 +33,7 @@ func in(list []string) func(string) bool {
 	return func(id string) bool { return slices.Contains(list, id) }
 }
 
-// A node publishes the ways that are ready and do not end, with the data of each.
+// A node publishes the backends that are ready and do not end, with the data of each.
 func TestPublish(t *testing.T) {
 	s, a := offering(t)
 	for _, c := range []struct {
@@ -44,7 +44,7 @@ func TestPublish(t *testing.T) {
 		{"all", []string{vxlan7, vxlan, hostGW}, nil, text(a)},
 		{"none", nil, nil, text(a)},
 		{"the present one", []string{vxlan7}, nil, addresses + `"vxlan",` + data7 + `}`},
-		{"a former one", []string{vxlan}, nil, addresses + `"vxlan",` + data1 + `}`},
+		{"a previous one", []string{vxlan}, nil, addresses + `"vxlan",` + data1 + `}`},
 		{"the last one", []string{hostGW}, nil, addresses + `"host-gw"}`},
 		{"one that ends", []string{vxlan7, vxlan}, []string{vxlan}, addresses + `"vxlan",` + data7 + `}`},
 		{"nothing but one that ends", []string{vxlan}, []string{vxlan}, addresses + `"vxlan",` + data1 + `}`},
@@ -56,15 +56,15 @@ func TestPublish(t *testing.T) {
 	no := func(string) bool { return false }
 	other := record(1, "udp", "", lease.Ways{}).Attrs
 	if got := s.Publish(other, no); !got.Equal(other) {
-		t.Errorf("attributes without any of the ways become %s", text(got))
+		t.Errorf("attributes without any of the backends become %s", text(got))
 	}
 	if got := opened(t, true, vxlan).Publish(a, no); !got.Equal(a) {
-		t.Errorf("with one way, attributes become %s", text(got))
+		t.Errorf("with one backend, attributes become %s", text(got))
 	}
 }
 
-// A node announces a way that needs an exchange of keys before it offers it, if a plain one carries packets meanwhile.
-// Peers take the announced key, and do not send by that way.
+// A node announces a backend that needs an exchange of keys before it offers it, if a plain one carries packets
+// meanwhile. Peers take the announced key, and do not send by that backend.
 func TestPreparing(t *testing.T) {
 	s := opened(t, false, wireguard, vxlan)
 	own := record(1, "wireguard", "", lease.Ways{Former: []lease.FormerWay{{
@@ -82,36 +82,36 @@ func TestPreparing(t *testing.T) {
 		t.Fatalf("announces %s", text(a))
 	}
 	peer := &lease.Lease{Key: record(2, "", "", lease.Ways{}).Key, Attrs: a}
-	if face := s.faceOf(0, peer); !s.hears(0, peer) || string(face.Attrs.BackendData) != wgPort(51820) {
-		t.Errorf("wireguard hears the peer as %s", text(face.Attrs))
+	if face := s.faceOf(0, peer); !s.accepts(0, peer) || string(face.Attrs.BackendData) != wgPort(51820) {
+		t.Errorf("wireguard accepts the peer as %s", text(face.Attrs))
 	}
 	if i, ok := s.choose(peer, cidr.V4); !ok || i != 1 {
-		t.Errorf("way %d (%t), want vxlan", i, ok)
+		t.Errorf("backend %d (%t), want vxlan", i, ok)
 	}
 	if keys := s.PublishedKeys(&a); len(keys) != 1 {
 		t.Errorf("keys %v", keys)
 	}
 }
 
-// The record names the present way if that does not follow from its data.
-func TestComposeNamesThePresentWay(t *testing.T) {
+// The record names the present backend if that does not follow from its data.
+func TestComposeNamesThePresentBackend(t *testing.T) {
 	for options, want := range map[string]string{
 		vxlan7: "", `{"Type":"vxlan","VNI":7,"Port":4789}`: `{"Type":"vxlan","VNI":7,"Port":4789}`, `{"Type":"alloc"}`: "",
 	} {
 		s := opened(t, true, options)
-		kind := s.ways[0].publishedType()
-		a := compose([]face{{way: s.ways[0], attrs: record(1, kind, vtep(7, 1), lease.Ways{}).Attrs}})
+		kind := s.members[0].publishedType()
+		a := compose([]face{{member: s.members[0], attrs: record(1, kind, vtep(7, 1), lease.Ways{}).Attrs}})
 		if got := string(a.Ways.Present); got != want {
 			t.Errorf("%s: the record names %q, want %q", options, got, want)
 		}
 	}
 }
 
-// Each way finds its own data among the stored ones. The present way takes those of its
-// type, unless they belong to another way.
+// Each backend finds its own data among the stored ones. The present backend takes those of its
+// type, unless they belong to another backend.
 func TestStoredFor(t *testing.T) {
 	s, a := offering(t)
-	former := record(1, "vxlan", vtep(1, 1), lease.Ways{}).Attrs
+	previous := record(1, "vxlan", vtep(1, 1), lease.Ways{}).Attrs
 	strange := record(1, "vxlan", vtep(9, 1), lease.Ways{}).Attrs
 	named := strange
 	named.Ways.Present = json.RawMessage(`{"Type":"vxlan","VNI":9}`)
@@ -122,18 +122,18 @@ func TestStoredFor(t *testing.T) {
 		stored lease.Attrs
 		want   [3]string
 	}{
-		{"all ways", a, [3]string{addresses + `"vxlan",` + data7 + `}`, addresses + `"vxlan",` + data1 + `}`,
+		{"all backends", a, [3]string{addresses + `"vxlan",` + data7 + `}`, addresses + `"vxlan",` + data1 + `}`,
 			addresses + `"host-gw"}`}},
-		{"a former way alone", former, [3]string{text(lease.Attrs{}), text(former), text(lease.Attrs{})}},
-		{"none of the ways", strange, [3]string{text(strange), text(lease.Attrs{}), text(lease.Attrs{})}},
-		{"another way by name", named, [3]string{text(lease.Attrs{}), text(lease.Attrs{}), text(lease.Attrs{})}},
-		{"none, and former ones", withWays, [3]string{text(strange), text(lease.Attrs{}), text(lease.Attrs{})}},
+		{"a previous backend alone", previous, [3]string{text(lease.Attrs{}), text(previous), text(lease.Attrs{})}},
+		{"none of the backends", strange, [3]string{text(strange), text(lease.Attrs{}), text(lease.Attrs{})}},
+		{"another backend by name", named, [3]string{text(lease.Attrs{}), text(lease.Attrs{}), text(lease.Attrs{})}},
+		{"none, and previous ones", withWays, [3]string{text(strange), text(lease.Attrs{}), text(lease.Attrs{})}},
 		{"another type", record(1, "udp", "", lease.Ways{}).Attrs,
 			[3]string{text(lease.Attrs{}), text(lease.Attrs{}), text(lease.Attrs{})}},
 	} {
 		for i, want := range c.want {
 			if got := text(s.storedFor(i, c.stored)); got != want {
-				t.Errorf("%s: %s finds %s, want %s", c.what, s.ways[i].id, got, want)
+				t.Errorf("%s: %s finds %s, want %s", c.what, s.members[i].id, got, want)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package ways
+package backends
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// A record that names no way implies one by its type and data, of either family.
+// A record that names no backend implies one by its type and data, of either family.
 func TestIdentityOfARecord(t *testing.T) {
 	for _, c := range []struct {
 		backendType, v4, v6 string
@@ -46,7 +46,7 @@ func TestIdentityOfARecord(t *testing.T) {
 	}
 }
 
-// A record offers its own way and those that it names as former ones, not one that it announces.
+// A record offers its own backend and those that it names as previous ones, not one that it announces.
 func TestOffers(t *testing.T) {
 	next := formerly(udp)
 	l := record(2, "vxlan", vtep(7, 2),
@@ -58,8 +58,8 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// To each peer the node sends by the first way that the peer's record offers and that
-// works. The number is that of the way, or -1.
+// To each peer the node sends by the first backend that the peer's record offers and that
+// works. The number is that of the backend, or -1.
 func TestChoose(t *testing.T) {
 	key := dataplane.PublicKey{1}
 	wgData := `{"PublicKey":"` + key.String() + `","Port":51820}`
@@ -73,13 +73,13 @@ func TestChoose(t *testing.T) {
 		l      *lease.Lease
 		v4, v6 int
 	}{
-		{"one way and a record of any type", alone, record(2, "host-gw", "", lease.Ways{}), 0, 0},
-		{"one way and a record that names another", alone, record(2, "host-gw", "",
+		{"one backend and a record of any type", alone, record(2, "host-gw", "", lease.Ways{}), 0, 0},
+		{"one backend and a record that names another", alone, record(2, "host-gw", "",
 			lease.Ways{Former: []lease.FormerWay{formerly(udp)}}), -1, -1},
-		{"one way, which the record names as a former one", alone, record(2, "host-gw", "",
+		{"one backend, which the record names as a previous one", alone, record(2, "host-gw", "",
 			lease.Ways{Former: []lease.FormerWay{formerly(vxlan)}}), 0, 0},
-		{"the second way", during, record(2, "vxlan", vtep(1, 2), lease.Ways{}), 1, 1},
-		{"the third way", during, record(2, "vxlan", vtep(7, 2), lease.Ways{}), 2, 2},
+		{"the second backend", during, record(2, "vxlan", vtep(1, 2), lease.Ways{}), 1, 1},
+		{"the third backend", during, record(2, "vxlan", vtep(7, 2), lease.Ways{}), 2, 2},
 		{"one that encrypts, and nothing else", during, record(2, "wireguard", wgData, lease.Ways{}), 0, 0},
 		{"one that encrypts, and another", during, record(2, "wireguard", wgData,
 			lease.Ways{Present: json.RawMessage(wireguard), Former: []lease.FormerWay{formerly(vxlan7)}}), 0, 0},
@@ -99,42 +99,42 @@ func TestChoose(t *testing.T) {
 			vtep(1, 2), lease.Ways{}), 1, 1},
 		{"the same when vxlan ends", ends(opened(t, true, wireguard, port4789), port4789), record(2, "vxlan",
 			vtep(1, 2), lease.Ways{}), -1, -1},
-		{"no way of the node", during, record(2, "host-gw", "", lease.Ways{}), -1, -1},
-		{"an IPv4 way beside", opened(t, true, vxlan7, udp), record(2, "", "",
+		{"no backend of the node", during, record(2, "host-gw", "", lease.Ways{}), -1, -1},
+		{"an IPv4 backend beside", opened(t, true, vxlan7, udp), record(2, "", "",
 			lease.Ways{Present: json.RawMessage(udp)}), 1, -1},
 		{"a record of the same type without the value", opened(t, true, hostGW, vxlan7),
 			record(2, "vxlan", vtep(1, 2), lease.Ways{}), 1, 1},
-		{"a former way without types serves no record of any type", opened(t, false, hostGW, udp),
+		{"a previous backend without types serves no record of any type", opened(t, false, hostGW, udp),
 			record(2, "quantum", "", lease.Ways{}), -1, -1},
 	} {
 		for f, want := range map[cidr.Family]int{cidr.V4: c.v4, cidr.V6: c.v6} {
 			got, ok := c.set.choose(c.l, f)
 			if ok != (want >= 0) || ok && got != want {
-				t.Errorf("%s: %s by way %d (%t), want %d", c.what, f, got, ok, want)
+				t.Errorf("%s: %s by backend %d (%t), want %d", c.what, f, got, ok, want)
 			}
 		}
 	}
 }
 
-// If no way works, the first one that the record offers is the one.
-func TestChooseAmongRefusedWays(t *testing.T) {
+// If no backend works, the first one that the record offers is the one.
+func TestChooseAmongRefusedBackends(t *testing.T) {
 	s := opened(t, false, hostGW, vxlan7, vxlan)
-	former := []lease.FormerWay{formerly(vxlan7), formerly(vxlan)}
-	for want, present := range []string{hostGW, udp} { // udp is none of the node's ways
-		l := record(2, "host-gw", "", lease.Ways{Present: json.RawMessage(present), Former: former})
+	previous := []lease.FormerWay{formerly(vxlan7), formerly(vxlan)}
+	for want, present := range []string{hostGW, udp} { // udp is none of the node's backends
+		l := record(2, "host-gw", "", lease.Ways{Present: json.RawMessage(present), Former: previous})
 		refused := map[refusal]bool{}
-		for i := range s.ways {
+		for i := range s.members {
 			refused[refusal{i, l.Key}] = true
 		}
-		set := &Set{ways: s.ways, refused: refused}
+		set := &Set{members: s.members, refused: refused}
 		if got, ok := set.choose(l, cidr.V4); !ok || got != want {
-			t.Errorf("way %d (%t), want %d", got, ok, want)
+			t.Errorf("backend %d (%t), want %d", got, ok, want)
 		}
 	}
 }
 
-// A node hears each peer that may send by a way.
-func TestHears(t *testing.T) {
+// A node accepts each peer that may send by a backend.
+func TestAccepts(t *testing.T) {
 	s := opened(t, false, hostGW, vxlan7, udp)
 	for _, c := range []struct {
 		l    *lease.Lease
@@ -146,17 +146,17 @@ func TestHears(t *testing.T) {
 		{record(2, "wireguard", "", lease.Ways{}), [3]bool{false, false, true}},
 	} {
 		for i, want := range c.want {
-			if got := s.hears(i, c.l); got != want {
-				t.Errorf("%s by %s: heard %t, want %t", text(c.l.Attrs), s.ways[i].id, got, want)
+			if got := s.accepts(i, c.l); got != want {
+				t.Errorf("%s by %s: accepted %t, want %t", text(c.l.Attrs), s.members[i].id, got, want)
 			}
 		}
 	}
 }
 
-// A node with one WireGuard device for both families hears a peer that has two: its device has a session with one
+// A node with one WireGuard device for both families accepts a peer that has two: its device has a session with one
 // of these, through which the peer sends as soon as it has followed. Not the other way round: the second device needs
 // a session of its own.
-func TestHearsOnSharedDevices(t *testing.T) {
+func TestAcceptsOnSharedDevices(t *testing.T) {
 	separate := record(2, "wireguard", wgPort(51820), lease.Ways{})
 	separate.Attrs.BackendV6Data = json.RawMessage(wgPort(51821))
 	formerly := separate.Attrs
@@ -170,14 +170,14 @@ func TestHearsOnSharedDevices(t *testing.T) {
 		want [2]bool
 	}{
 		{"two devices, by one", opened(t, true, wgAuto, wireguard), separate, [2]bool{true, true}},
-		{"two former devices, by one", opened(t, true, wgAuto, wireguard), other, [2]bool{true, true}},
+		{"two previous devices, by one", opened(t, true, wgAuto, wireguard), other, [2]bool{true, true}},
 		{"one device, by two", opened(t, true, wireguard, wgAuto), record(2, "wireguard", wgPort(51820), lease.Ways{}),
 			[2]bool{false, true}},
 	} {
 		for i, want := range c.want {
-			got := c.set.hears(i, c.l)
+			got := c.set.accepts(i, c.l)
 			if face := c.set.faceOf(i, c.l); got != want || want && face.Attrs.BackendType != "wireguard" {
-				t.Errorf("%s: heard by %s %t as %s, want %t", c.name, c.set.ways[i].id, got, text(face.Attrs), want)
+				t.Errorf("%s: accepted by %s %t as %s, want %t", c.name, c.set.members[i].id, got, text(face.Attrs), want)
 			}
 		}
 	}
@@ -210,11 +210,11 @@ func TestLeavesOut(t *testing.T) {
 	}
 	v4.Key.V4 = lease.Key{}.V4
 	if !s.LeavesOut(v4) {
-		t.Error("a peer without a subnet in the only family of its way is not left out")
+		t.Error("a peer without a subnet in the only family of its backend is not left out")
 	}
 }
 
-// Named are the ways of a record that a config could have said, the present one first.
+// Named are the backends of a record that a config could have said, the present one first.
 func TestNamed(t *testing.T) {
 	a := record(2, "vxlan", vtep(7, 2), lease.Ways{Former: []lease.FormerWay{
 		formerly(`{}`), formerly(`{"Type":"unheard-of"}`), formerly(`{"Type":"vxlan","VNI":1}`), formerly(`17`),
@@ -226,9 +226,9 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// Beside a present way that encrypts, plain ones hear the peers that have not followed, and no others, except while
-// peers may not know yet that the node encrypts.
-func TestPlainWaysHearThoseBehind(t *testing.T) {
+// Beside a present backend that encrypts, plain ones accept packets of the peers that have not followed, and no others,
+// except while peers may not know yet that the node encrypts.
+func TestPlainBackendsAcceptThoseBehind(t *testing.T) {
 	s := opened(t, false, wireguard, vxlan, udp, `{"Type":"ipip"}`)
 	behind := record(2, "vxlan", vtep(1, 2), lease.Ways{})
 	ahead := record(3, "wireguard", wgPort(51820), lease.Ways{
@@ -236,13 +236,13 @@ func TestPlainWaysHearThoseBehind(t *testing.T) {
 		Former:  []lease.FormerWay{formerly(vxlan), formerly(udp)},
 	})
 	for i, want := range [][2]bool{{false, true}, {true, false}, {true, false}, {false, false}} {
-		if got := [2]bool{s.hears(i, behind), s.hears(i, ahead)}; got != want {
-			t.Errorf("%s hears the one behind %t, the other %t; want %t", s.ways[i].id, got[0], got[1], want)
+		if got := [2]bool{s.accepts(i, behind), s.accepts(i, ahead)}; got != want {
+			t.Errorf("%s accepts the one behind %t, the other %t; want %t", s.members[i].id, got[0], got[1], want)
 		}
 	}
 	all := s.in(Role{Admits: true}, vxlan)
-	if !all.hears(1, ahead) || !s.in(Role{Down: true}, wireguard).hears(1, ahead) {
-		t.Error("vxlan does not hear a peer that may not know yet that the node encrypts")
+	if !all.accepts(1, ahead) || !s.in(Role{Down: true}, wireguard).accepts(1, ahead) {
+		t.Error("vxlan does not accept a peer that may not know yet that the node encrypts")
 	}
 	from := func(i byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 64, i}) }
 	for set, want := range map[*Set][]netip.Addr{s: {from(2)}, all: {from(2), from(3)}} {

@@ -1,4 +1,4 @@
-package ways
+package backends
 
 import (
 	"fmt"
@@ -12,20 +12,20 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// A former way has the families of the network that it carries.
-func TestFamiliesOfAFormerWay(t *testing.T) {
-	for former, want := range map[string][2]bool{vxlan: {true, true}, udp: {true, false}} {
-		s := opened(t, true, hostGW, former)
-		if len(s.ways) != 2 {
-			t.Fatalf("%s is not opened", former)
+// A previous backend has the families of the network that it carries.
+func TestFamiliesOfAPreviousBackend(t *testing.T) {
+	for previous, want := range map[string][2]bool{vxlan: {true, true}, udp: {true, false}} {
+		s := opened(t, true, hostGW, previous)
+		if len(s.members) != 2 {
+			t.Fatalf("%s is not opened", previous)
 		}
 		for i, f := range cidr.Families {
-			if got := s.ways[1].carries(f); got != want[i] {
-				t.Errorf("%s carries %s: %t", former, f, got)
+			if got := s.members[1].carries(f); got != want[i] {
+				t.Errorf("%s carries %s: %t", previous, f, got)
 			}
 		}
-		if env := s.ways[1].env(environment(s)); env.Config.Of(cidr.V6).Enabled() != want[1] {
-			t.Errorf("the config of %s has IPv6: %t", former, env.Config.Of(cidr.V6).Enabled())
+		if env := s.members[1].env(environment(s)); env.Config.Of(cidr.V6).Enabled() != want[1] {
+			t.Errorf("the config of %s has IPv6: %t", previous, env.Config.Of(cidr.V6).Enabled())
 		}
 	}
 	network, err := config.Parse([]byte(
@@ -33,17 +33,17 @@ func TestFamiliesOfAFormerWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := New(network, object(udp)); err != nil || len(s.ways) != 1 {
+	if s, err := New(network, object(udp)); err != nil || len(s.members) != 1 {
 		t.Errorf("udp is open in a network without IPv4: %v", err)
 	}
 }
 
-// A former way of the same type has the present values of the options on which nodes need
+// A previous backend of the same type has the present values of the options on which nodes need
 // not agree, and its own of the others.
-func TestOptionsOfAFormerWay(t *testing.T) {
+func TestOptionsOfAPreviousBackend(t *testing.T) {
 	s := opened(t, false, `{"type":"vxlan","VNI":7,"DirectRouting":true,"MTU":1400}`,
 		`{"Type":"vxlan","MTU":1300}`, `{"Type":"udp","MTU":1200}`)
-	options := func(i int) string { return string(s.ways[i].network.Backend.Options) }
+	options := func(i int) string { return string(s.members[i].network.Backend.Options) }
 	if got := options(1); !strings.Contains(got, `"DirectRouting":true`) || !strings.Contains(got, "1400") ||
 		strings.Contains(got, "1300") || strings.Contains(got, "VNI") || strings.Count(strings.ToLower(got), `"type"`) != 1 {
 		t.Errorf("vxlan has %s", got)
@@ -52,13 +52,14 @@ func TestOptionsOfAFormerWay(t *testing.T) {
 		t.Errorf("udp has %s", got)
 	}
 	s = opened(t, true, wireguard, `{"Type":"wireguard","Mode":"ipv4","MTU":1400}`)
-	got, id := options(1), s.ways[1].id
+	got, id := options(1), s.members[1].id
 	if !strings.Contains(got, `"Mode":"ipv4"`) || strings.Contains(got, "MTU") || id != wgAuto {
 		t.Errorf("%s has %s", id, got)
 	}
 }
 
-// Nodes agree on the number of WireGuard devices, in networks of both families. The modes with one device are one way.
+// Nodes agree on the number of WireGuard devices, in networks of both families. The modes with one device are one
+// backend.
 func TestModesThatAgree(t *testing.T) {
 	for _, c := range []struct {
 		dual bool
@@ -75,7 +76,7 @@ func TestModesThatAgree(t *testing.T) {
 }
 
 // Backend objects that cannot be opened beside others have errors that name them.
-func TestWaysThatCannotBeOpened(t *testing.T) {
+func TestBackendsThatCannotBeOpened(t *testing.T) {
 	network := opened(t, false, vxlan).network()
 	for _, text := range []string{
 		`{"Type":"unheard-of"}`, `{"Type":"vxlan","VNI":"x"}`, `{"Type":"vxlan","VNI":0}`, `{"Type":"udp","Port":70000}`,
@@ -86,9 +87,9 @@ func TestWaysThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// A way remembers a bounded number of identities, and forgets none at once that it needs.
+// A backend remembers a bounded number of identities, and forgets none at once that it needs.
 func TestReplacesRemembers(t *testing.T) {
-	w := opened(t, false, vxlan).ways[0]
+	w := opened(t, false, vxlan).members[0]
 	other := `{"Type":"vxlan","Port":4789}`
 	for i := range 3 * mostReplaced {
 		w.replaces(fmt.Sprintf(`{"Type":"vxlan","VNI":%d}`, i+2))
@@ -103,40 +104,40 @@ func TestReplacesRemembers(t *testing.T) {
 		t.Error("vxlan with another port does not replace it")
 	}
 	if w.replaces(`{"Type":"host-gw"}`) || w.replaces(`{"VNI":1}`) {
-		t.Error("replaces a way of another type")
+		t.Error("replaces a backend of another type")
 	}
 }
 
-// A face has the data of its way and no other way.
-func TestFaceOfAWay(t *testing.T) {
+// A face has the data of its backend and no other backend.
+func TestFaceOfABackend(t *testing.T) {
 	s, a := offering(t)
 	for i, want := range []string{
 		addresses + `"vxlan",` + data7 + `}`, addresses + `"vxlan",` + data1 + `}`, addresses + `"host-gw"}`,
 	} {
-		face, ok := s.ways[i].face(&a)
+		face, ok := s.members[i].face(&a)
 		if !ok || text(face) != want {
-			t.Errorf("%s: face %s (%t), want %s", s.ways[i].id, text(face), ok, want)
+			t.Errorf("%s: face %s (%t), want %s", s.members[i].id, text(face), ok, want)
 		}
 	}
-	if face, ok := s.ways[0].face(&lease.Attrs{BackendType: "udp"}); ok || !face.Equal(lease.Attrs{}) {
-		t.Errorf("a record without the way has the face %s", text(face))
+	if face, ok := s.members[0].face(&lease.Attrs{BackendType: "udp"}); ok || !face.Equal(lease.Attrs{}) {
+		t.Errorf("a record without the backend has the face %s", text(face))
 	}
 }
 
-// Two ways with a device or a port in common are not open together, except vxlan devices with one
+// Two backends with a device or a port in common are not open together, except vxlan devices with one
 // port, or with one name: one of these has another name.
 func TestCoexists(t *testing.T) {
 	for _, c := range []struct {
-		former string
-		want   bool
+		previous string
+		want     bool
 	}{{vxlan7, true}, {port4789, true}, {hostGW, true}, {`{"Type":"udp","Port":8472}`, false}} {
-		if s := opened(t, false, vxlan, c.former); (len(s.ways) == 2) != c.want {
-			t.Errorf("%s beside vxlan: %d ways", c.former, len(s.ways))
+		if s := opened(t, false, vxlan, c.previous); (len(s.members) == 2) != c.want {
+			t.Errorf("%s beside vxlan: %d backends", c.previous, len(s.members))
 		}
 	}
 }
 
-// With two ports, the present device has the usual name, and the former one another, by which each
+// With two ports, the present device has the usual name, and the previous one another, by which each
 // may have been called before. A VNI with many digits leaves no room for that.
 func TestAside(t *testing.T) {
 	s := opened(t, true, port4789, vxlan)
@@ -152,14 +153,14 @@ func TestAside(t *testing.T) {
 		t.Errorf("names %v, want %v", got, want)
 	}
 	if s := opened(t, true, hostGW, port4789, vxlan); !slices.Equal(s.Extent().Links, wantLinks) {
-		t.Errorf("devices of two former ports %v, want %v", s.Extent().Links, wantLinks)
+		t.Errorf("devices of two previous ports %v, want %v", s.Extent().Links, wantLinks)
 	}
 	long := opened(t, false, `{"Type":"vxlan","VNI":1234567,"Port":4789}`, `{"Type":"vxlan","VNI":1234567,"Port":12345}`)
-	if len(long.ways) != 1 {
+	if len(long.members) != 1 {
 		t.Errorf("devices %v: a name is too long for Linux", long.Extent().Links)
 	}
-	if got := opened(t, true, port4789, vxlan, udp).WithoutAsides().Former(); !slices.Equal(got, []string{udp}) {
-		t.Errorf("former ways %v, want udp alone", got)
+	if got := opened(t, true, port4789, vxlan, udp).WithoutAsides().Previous(); !slices.Equal(got, []string{udp}) {
+		t.Errorf("previous backends %v, want udp alone", got)
 	}
 	if got := opened(t, false, hostGW).Renamings(); len(got) != 0 {
 		t.Errorf("host-gw renames %v", got)

@@ -1,4 +1,4 @@
-package ways
+package backends
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// self is the node's own lease, which offers no way.
+// self is the node's own lease, which offers no backend.
 func self() backend.Self {
 	l := record(1, "", "", lease.Ways{})
 	return backend.Self{Key: l.Key, Attrs: l.Attrs}
@@ -31,8 +31,8 @@ func routes(state *dataplane.State) []string {
 	return lines
 }
 
-// Each peer has one route in each family, by the way by which to send to it.
-func TestRoutesByTheChosenWays(t *testing.T) {
+// Each peer has one route in each family, by the backend by which to send to it.
+func TestRoutesByTheChosenBackends(t *testing.T) {
 	s := opened(t, true, hostGW, vxlan7, udp)
 	byUDP := record(4, "", "", lease.Ways{Present: json.RawMessage(udp)})
 	peers := []*lease.Lease{
@@ -61,19 +61,19 @@ func TestRoutesByTheChosenWays(t *testing.T) {
 	}
 }
 
-// While a way encrypts, a route for the whole network keeps packets to other subnets from leaving in the clear. In
+// While a backend encrypts, a route for the whole network keeps packets to other subnets from leaving in the clear. In
 // IPv6 it leads nowhere as long as a peer is reached by another device.
 func TestCatchAll(t *testing.T) {
 	behind := record(2, "vxlan", vtep(1, 2), lease.Ways{})
 	ahead := record(3, "wireguard", wgPort(51820), lease.Ways{})
 	ahead.Attrs.BackendV6Data = json.RawMessage(wgPort(51821))
 	for _, c := range []struct {
-		what    string
-		present string
-		former  string
-		ending  []string
-		peers   []*lease.Lease
-		v4, v6  string
+		what     string
+		present  string
+		previous string
+		ending   []string
+		peers    []*lease.Lease
+		v4, v6   string
 	}{
 		{"one is behind", wireguard, vxlan, nil, []*lease.Lease{ahead, behind}, "flannel-wg", ""},
 		{"all have followed", wireguard, vxlan, nil, []*lease.Lease{ahead}, "flannel-wg", "flannel-wg-v6"},
@@ -81,7 +81,7 @@ func TestCatchAll(t *testing.T) {
 		{"one has left wireguard", vxlan, wireguard, nil, []*lease.Lease{ahead, behind}, "flannel-wg", ""},
 		{"the end of wireguard", vxlan, wireguard, []string{wireguard}, []*lease.Lease{behind}, "none", "none"},
 	} {
-		s := opened(t, true, c.present, c.former).ending(c.ending...)
+		s := opened(t, true, c.present, c.previous).ending(c.ending...)
 		state, problems := s.Render(environment(s), self(), c.peers)
 		for f, want := range map[cidr.Family]string{cidr.V4: c.v4, cidr.V6: c.v6} {
 			r, ok := state.Routes.Get(dataplane.RouteKey{Dst: s.network().Of(f).Network})
@@ -112,15 +112,15 @@ func TestGreeting(t *testing.T) {
 
 // Two modes of wireguard stand side by side. Both have flannel-wg, which takes from each peer what either mode sends.
 func TestModesOfWireGuard(t *testing.T) {
-	for present, former := range map[string]string{wgAuto: wireguard, wireguard: wgAuto} {
-		s := opened(t, true, present, former)
-		if len(s.ways) != 2 {
-			t.Fatalf("%s beside %s: %d ways", former, present, len(s.ways))
+	for present, previous := range map[string]string{wgAuto: wireguard, wireguard: wgAuto} {
+		s := opened(t, true, present, previous)
+		if len(s.members) != 2 {
+			t.Fatalf("%s beside %s: %d backends", previous, present, len(s.members))
 		}
 		key := dataplane.PublicKey{2}
 		data := fmt.Sprintf(`{"PublicKey":%q,"Port":51820}`, key)
 		peer := record(2, "wireguard", data, lease.Ways{Present: json.RawMessage(present), Former: []lease.FormerWay{
-			{Backend: json.RawMessage(former), Data: json.RawMessage(data), V6Data: json.RawMessage(data)},
+			{Backend: json.RawMessage(previous), Data: json.RawMessage(data), V6Data: json.RawMessage(data)},
 		}})
 		state, problems := s.Render(environment(s), self(), []*lease.Lease{peer})
 		if len(problems) > 0 {
@@ -128,7 +128,7 @@ func TestModesOfWireGuard(t *testing.T) {
 		}
 		p, _ := state.WGPeers.Get(dataplane.WGPeerKey{Link: "flannel-wg", Public: key})
 		if want := [2]netip.Prefix{peer.Key.V4, peer.Key.V6}; p.Allowed != want {
-			t.Errorf("%s beside %s: flannel-wg takes %v, want %v", former, present, p.Allowed, want)
+			t.Errorf("%s beside %s: flannel-wg takes %v, want %v", previous, present, p.Allowed, want)
 		}
 	}
 }
@@ -138,25 +138,25 @@ func TestModesOfWireGuard(t *testing.T) {
 func TestCopiedKeyOfAnotherMode(t *testing.T) {
 	one, two := json.RawMessage(wgAuto), json.RawMessage(wireguard)
 	for _, c := range []struct{ older, younger json.RawMessage }{{one, two}, {two, one}} {
-		for present, former := range map[string]string{wgAuto: wireguard, wireguard: wgAuto} {
-			s := opened(t, true, present, former)
+		for present, previous := range map[string]string{wgAuto: wireguard, wireguard: wgAuto} {
+			s := opened(t, true, present, previous)
 			older := record(2, "wireguard", wgPort(51820), lease.Ways{Present: c.older})
 			younger := record(3, "wireguard", wgPort(51820), lease.Ways{Present: c.younger})
 			state, problems := s.Render(environment(s), self(), []*lease.Lease{younger, older})
 			if len(problems) != 1 || problems[0].Key != younger.Key || !problems[0].Served {
-				t.Errorf("%s beside %s: problems %v, want one about %s", former, present, problems, younger.Key)
+				t.Errorf("%s beside %s: problems %v, want one about %s", previous, present, problems, younger.Key)
 			}
 			for key, p := range state.WGPeers.All {
 				if key.Link == "flannel-wg" && (p.Endpoint.Addr() != older.Attrs.PublicIP ||
 					!p.Allows(older.Key.V4) || !p.Allows(younger.Key.V4)) {
-					t.Errorf("%s beside %s: %s, want the older record's endpoint and both subnets", former, present, p)
+					t.Errorf("%s beside %s: %s, want the older record's endpoint and both subnets", previous, present, p)
 				}
 			}
 		}
 	}
 }
 
-// A peer that two ways refuse for the same reason is one problem, and so is one of two
+// A peer that two backends refuse for the same reason is one problem, and so is one of two
 // peers that overlap. Its other half is served.
 func TestProblemsOnce(t *testing.T) {
 	s := opened(t, true, hostGW, vxlan7)
@@ -190,7 +190,7 @@ func TestProblemsOnce(t *testing.T) {
 	}
 }
 
-// A backend sees the node's lease, and those of the peers, as if there were no other way.
+// A backend sees the node's lease, and those of the peers, as if there were no other backend.
 func TestFaces(t *testing.T) {
 	s, a := offering(t)
 	own := backend.Self{Attrs: a}
@@ -206,7 +206,7 @@ func TestFaces(t *testing.T) {
 	}
 	other := backend.Self{Attrs: record(1, "udp", "", lease.Ways{}).Attrs}
 	if got := text(s.self(1, other).Attrs); got != `{"PublicIP":"192.168.64.1","PublicIPv6":"fd00:64::1"}` {
-		t.Errorf("vxlan sees the own record %s of another way", got)
+		t.Errorf("vxlan sees the own record %s of another backend", got)
 	}
 	if got := alone.self(0, other).Attrs; !got.Equal(other.Attrs) {
 		t.Errorf("alone, vxlan sees the own record %s", text(got))
@@ -224,19 +224,19 @@ func TestFaces(t *testing.T) {
 		{[]*lease.Lease{none}, ""},
 	} {
 		for _, set := range []*Set{alone, s} {
-			at := slices.IndexFunc(set.ways, func(w way) bool { return w.id == vxlan })
+			at := slices.IndexFunc(set.members, func(w member) bool { return w.id == vxlan })
 			got := ""
 			for _, f := range set.facesFor(at, c.peers) {
 				got += string(f.Attrs.BackendData)
 			}
 			if got != c.want {
-				t.Errorf("%d ways: vxlan sees %s, want %s", len(set.ways), got, c.want)
+				t.Errorf("%d backends: vxlan sees %s, want %s", len(set.members), got, c.want)
 			}
 		}
 	}
 }
 
-// By a way that has a route for the whole network, each peer has one of its own beside it.
+// By a backend that has a route for the whole network, each peer has one of its own beside it.
 func TestWholeRoute(t *testing.T) {
 	s := opened(t, false, wireguard, vxlan)
 	state, _ := s.Render(environment(s), self(), []*lease.Lease{changed(9, dataplane.PublicKey{1})})
@@ -252,7 +252,7 @@ func TestWholeRoute(t *testing.T) {
 	}
 }
 
-// The uses of former ways name the peers to which this node sends by them.
+// The uses of previous backends name the peers to which this node sends by them.
 func TestUses(t *testing.T) {
 	s := opened(t, true, hostGW, vxlan7, wireguard)
 	sends := record(2, "vxlan", vtep(7, 2), lease.Ways{})
@@ -266,6 +266,6 @@ func TestUses(t *testing.T) {
 		t.Errorf("uses %v", uses)
 	}
 	if got := opened(t, true, hostGW).Uses(environment(s), self(), []*lease.Lease{sends}); got != nil {
-		t.Errorf("without a former way: %v", got)
+		t.Errorf("without a previous backend: %v", got)
 	}
 }
