@@ -41,7 +41,7 @@ var hostile = map[string]string{
 
 // attack opens connections from an address until ctx ends, and keeps the last ones.
 func attack(ctx context.Context, dialer *net.Dialer, server, request string, opened *atomic.Int64) {
-	const kept = 300
+	const kept = otherPlaces + otherPerSource // more than the server keeps, and all together below 4,096 files
 	var conns []net.Conn
 	for ctx.Err() == nil {
 		conn, err := dialer.DialContext(ctx, "tcp", server)
