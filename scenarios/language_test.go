@@ -154,8 +154,12 @@ func TestRequired(t *testing.T) {
 	if diff := cmp.Diff([]string{"vxlan", "nothing more"}, got); diff != "" {
 		t.Errorf("required (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{"topology nodes=2 backend=udp\n----\nok\n", `{"Type":"wireguard","MTU":1400}`} {
-		if diff := cmp.Diff([]string{"tun"}, required(text)); diff != "" {
+	for text, want := range map[string]string{
+		"topology nodes=2 backend=udp\n----\nok\n": "tun",
+		`{"Type":"wireguard","MTU":1400}`:          "tun",
+		"topology nodes=3 backend=extension\n":     "ip",
+	} {
+		if diff := cmp.Diff([]string{want}, required(text)); diff != "" {
 			t.Errorf("%s: required (-want +got):\n%s", text, diff)
 		}
 	}

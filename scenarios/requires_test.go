@@ -34,6 +34,7 @@ var features = map[string]func() error{
 	"esp":       tryESP,
 	"charon":    hasCharon,
 	"arp":       func() error { return hasTools("arp", "bridge", "ip") },
+	"ip":        func() error { return hasTools("ip") },
 	"wg":        func() error { return hasTools("wg", "ip") },
 	"vxlan":     func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
 	"rename":    tryRename,
@@ -138,12 +139,13 @@ func forVM(text string) bool {
 }
 
 // required lists the features that a file names, and those that its backends need
-// whatever the kernel has: files that the search writes name none.
+// whatever the kernel has, such as ip for operators' commands: files that the search writes name none.
 func required(text string) []string {
 	names := marks(text, "requires")
-	for _, backend := range []string{"udp", "wireguard"} {
-		if strings.Contains(text, " backend="+backend) || strings.Contains(text, `"Type":"`+backend+`"`) {
-			return append(names, "tun")
+	for _, need := range []struct{ backend, feature string }{{"extension", "ip"}, {"udp", "tun"}, {"wireguard", "tun"}} {
+		named := strings.Contains(text, " backend="+need.backend) || strings.Contains(text, `"Type":"`+need.backend+`"`)
+		if named && !slices.Contains(names, need.feature) {
+			names = append(names, need.feature)
 		}
 	}
 	return names

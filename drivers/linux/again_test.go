@@ -97,10 +97,19 @@ func TestLookAtFewReachesBehindRule(t *testing.T) {
 // ip runs a command of iproute2 in the world's namespace.
 func (w *world) ip(t *testing.T, args string) {
 	t.Helper()
+	w.run(t, "iproute2", "ip", strings.Fields(args)...)
+}
+
+// run runs a program in the world's namespace. It skips the test if the host lacks it, and names the package.
+func (w *world) run(t *testing.T, from, program string, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("needs the program %s: apt-get install %s", program, from)
+	}
 	if err := w.d.ns.Do(func() error {
-		out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+		out, err := exec.Command(program, args...).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+			return fmt.Errorf("%s %s: %w: %s", program, args, err, out)
 		}
 		return nil
 	}); err != nil {

@@ -1,8 +1,6 @@
 package linux
 
 import (
-	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -110,13 +108,5 @@ func TestFactsOfPorts(t *testing.T) {
 // sysctl changes a setting in the world's namespace.
 func (w *world) sysctl(t *testing.T, settings ...string) {
 	t.Helper()
-	if err := w.d.ns.Do(func() error {
-		out, err := exec.Command("sysctl", append([]string{"-qw"}, settings...)...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("sysctl %s: %w: %s", settings, err, out)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	w.run(t, "procps", "sysctl", append([]string{"-qw"}, settings...)...)
 }
