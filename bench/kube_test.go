@@ -29,7 +29,7 @@ const (
 
 // serveCluster serves until the process is killed.
 func serveCluster(addr string) {
-	fmt.Fprintln(os.Stderr, http.ListenAndServe(addr, kubetest.Crowd(kubeNodes, false)))
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(addr, kubetest.Crowd(kubeNodes)))
 	os.Exit(1)
 }
 

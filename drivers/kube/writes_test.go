@@ -31,7 +31,7 @@ func always(cfg *rest.Config) func() (*rest.Config, error) {
 
 // counted returns a client of an API server with that many nodes, over TLS, and the count of its writes.
 func counted(t *testing.T, nodes int) (s *server, writes *atomic.Int64) {
-	upstream := httptest.NewUnstartedServer(kubetest.Crowd(nodes, false))
+	upstream := httptest.NewUnstartedServer(kubetest.Crowd(nodes))
 	upstream.EnableHTTP2 = true
 	upstream.StartTLS()
 	t.Cleanup(upstream.Close)

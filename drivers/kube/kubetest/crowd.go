@@ -77,13 +77,10 @@ const Last = "10.99.0.0/24"
 // commands of a benchmark in another process: "/do/roll" changes the MAC that
 // each node publishes, "/do/heartbeat" lets each write its status, "/do/last"
 // adds one node.
-func Crowd(nodes int, older bool) http.Handler {
+func Crowd(nodes int) http.Handler {
 	api := New()
 	for i := range nodes {
 		api.Put(Realistic(i))
-	}
-	if older {
-		api.WithoutStreaming()
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
