@@ -429,7 +429,7 @@ stress: plugins bin/testsum ## repeat tests beside four busy loops and a writer 
 	@$(PLAIN) hack/stress $(or $(N),20) -vet=off -count=1 -timeout 30m -run '$(RUN)' $(PKG)
 
 .PHONY: test-odd
-test-odd: ## a part of make test with umask 077, spaces in TMPDIR, no HOME, no IPv6 (root), odd GOFLAGS, locale, time zone, proxies and host name
+test-odd: ## a part of make test with umask 077, a long TMPDIR with spaces, few open files, no HOME, no IPv6 (root), odd GOFLAGS, locale, time zone, proxies and host name
 	@hack/odd-places
 
 .PHONY: bench

@@ -63,7 +63,10 @@ func (n *notes) Set(s string) error { *n = append(*n, s); return nil }
 func run(ctx context.Context, out io.Writer, o options, args []string) (int, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Dir = o.dir
-	cmd.Env = append(os.Environ(), "GINKGO_NO_COLOR=TRUE") // the recorded output would keep colours
+	temp, remove := temporary(os.TempDir(), "/tmp")
+	defer remove()
+	// The recorded output would keep colours.
+	cmd.Env = append(os.Environ(), "GINKGO_NO_COLOR=TRUE", "TMPDIR="+temp)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
