@@ -14,27 +14,27 @@ import (
 // of its own: all other seeds stay the same.
 func extras() []fault {
 	return []fault{
-		{name: "tun-gone", weight: 1, fits: mayUseTUN, draw: func(d *drawing) []Step {
+		{name: "tun-gone", fits: mayUseTUN, draw: func(d *drawing) []Step {
 			return d.fillAll([]Step{at(0, "fault N tun gone"), at(0, "restart N"),
 				at(time.Duration(d.pause()), "fault N tun gone heal"), at(0, "restart N")})
 		}},
-		{name: "setting-changed", weight: 1, fits: func(s shape) bool { return isVXLAN(s) && hasIPv6(s) },
+		{name: "setting-changed", fits: func(s shape) bool { return isVXLAN(s) && hasIPv6(s) },
 			draw: func(d *drawing) []Step {
 				return []Step{{Line: d.fill("fault N sysctl net/ipv6/conf/flannel-v6.1/accept_ra=1")}}
 			}},
-		onVXLAN(often(1, one("link-enslaved", "fault N link D master=cni0"))),
-		onVXLAN(often(1, one("link-protodown", "fault N link D protodown"))),
-		onVXLAN(often(1, one("link-ttl", "fault N link D ttl=1"))),
-		onVXLAN(often(1, one("fdb-diverted", "fault N divert D"))),
-		{name: "pods-forwarding-off", weight: 1, fits: func(s shape) bool { return s.family != "v6" },
+		onVXLAN(one("link-enslaved", "fault N link D master=cni0")),
+		onVXLAN(one("link-protodown", "fault N link D protodown")),
+		onVXLAN(one("link-ttl", "fault N link D ttl=1")),
+		onVXLAN(one("fdb-diverted", "fault N divert D")),
+		{name: "pods-forwarding-off", fits: func(s shape) bool { return s.family != "v6" },
 			draw: func(d *drawing) []Step {
 				return []Step{{Line: d.fill("fault N forwarding off by=cni0")}}
 			}},
-		{name: "port-blocked", weight: 1, fits: func(s shape) bool { return ports[s.backend] != "" && !s.nat },
+		{name: "port-blocked", fits: func(s shape) bool { return ports[s.backend] != "" && !s.nat },
 			draw: func(d *drawing) []Step {
 				return []Step{{Line: d.fill("fault N block udp port=" + ports[d.top.backend])}}
 			}},
-		{name: "foreign-object", weight: 1, fits: func(s shape) bool { return s.family != "v6" }, draw: foreignObject},
+		{name: "foreign-object", fits: func(s shape) bool { return s.family != "v6" }, draw: foreignObject},
 		one("default-route-gone", "fault N default-route off"),
 		overTunnels(several("second-nic", at(0, "fault N nic eth1 address=172.20.0.1/24"),
 			at(20*time.Second, "fault N default-route off"), at(20*time.Second, "restart N"))),
@@ -42,16 +42,16 @@ func extras() []fault {
 			at(0, "fault N uplink no-address"), at(6*time.Minute, "heal"))),
 		several("second-nic-beside", at(0, "fault N nic eth1 address=172.20.0.1/24 metric=50"),
 			at(10*time.Second, "fault N default-route off"), at(40*time.Second, "fault N default-route on")),
-		{name: "uplink-address-blink", weight: 1, draw: func(d *drawing) []Step {
+		{name: "uplink-address-blink", draw: func(d *drawing) []Step {
 			return d.fillAll([]Step{at(0, "fault N uplink no-address"), at(time.Duration(d.pause()), "heal")})
 		}},
 		rival("rival-unroute", "unroute P", func(s shape) bool { return s.nodes > 1 && routesToPeers(s) }),
 		rival("rival-link", "link D down", isVXLAN),
 		rival("rival-fdb", "flush fdb D", isVXLAN),
 		rival("rival-firewall", "firewall flush-ruleset", func(s shape) bool { return s.firewall != "none" }),
-		{name: "addresses-swapped", weight: 1, fits: canSwap, draw: addressesSwapped},
-		{name: "default-route-of-pods", weight: 1, fits: func(s shape) bool { return s.family != "v6" }, draw: defaultOfPods},
-		{name: "key-gone", weight: 1, fits: hasKey, draw: func(d *drawing) []Step {
+		{name: "addresses-swapped", fits: canSwap, draw: addressesSwapped},
+		{name: "default-route-of-pods", fits: func(s shape) bool { return s.family != "v6" }, draw: defaultOfPods},
+		{name: "key-gone", fits: hasKey, draw: func(d *drawing) []Step {
 			steps := []Step{at(0, "fault N key gone"), at(time.Duration(d.pause()), "restart N")}
 			return d.fillAll(steps[:1+d.rng.IntN(2)]) // a running node sees it at its next look
 		}},
@@ -60,7 +60,7 @@ func extras() []fault {
 
 // rival is another program that does a fault again and again, and ends later.
 func rival(name, what string, fits func(shape) bool) fault {
-	return fault{name: name, weight: 1, fits: fits, draw: func(d *drawing) []Step {
+	return fault{name: name, fits: fits, draw: func(d *drawing) []Step {
 		return d.fillAll([]Step{at(0, "fault N rival "+what), at(time.Duration(d.pause()), "fault N rival heal")})
 	}}
 }

@@ -9,7 +9,7 @@ import (
 // mostly one, or several that have the named effect only together.
 type fault struct {
 	name   string // stable: reports of coverage count by it
-	weight int    // how often it is drawn, relative to others
+	weight int    // how often it is drawn, relative to others; extras and hostile writes are drawn evenly
 	fits   func(shape) bool
 	draw   func(*drawing) []Step
 }

@@ -75,11 +75,16 @@ func describe(p Plan) string {
 // of coverage counts faults by their names.
 func TestNamesOfFaultsAreUnique(t *testing.T) {
 	seen := map[string]bool{}
-	for _, f := range append(faults(), extras()...) {
-		if seen[f.name] || f.name == "" || f.weight < 1 {
-			t.Errorf("fault %q: a name twice, none, or no weight", f.name)
+	for _, f := range slices.Concat(faults(), extras(), hostileFaults()) {
+		if seen[f.name] || f.name == "" {
+			t.Errorf("fault %q: a name twice, or none", f.name)
 		}
 		seen[f.name] = true
+	}
+	for _, f := range faults() {
+		if f.weight < 1 {
+			t.Errorf("fault %q: no weight", f.name)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func hostileFaults() []fault {
 			one, other := d.pair()
 			return []Step{d.forge(one), d.forge(other)}
 		}),
-		{name: "hostile-half", weight: 1, fits: func(s shape) bool { return !s.kube && s.family != "v6" },
+		{name: "hostile-half", fits: func(s shape) bool { return !s.kube && s.family != "v6" },
 			draw: func(d *drawing) []Step {
 				return []Step{{Line: d.fill("store forge over=N"), Input: text(d.record())}}
 			}},
@@ -37,11 +37,11 @@ func hostileFaults() []fault {
 }
 
 func etcdOnly(name string, draw func(*drawing) []Step) fault {
-	return fault{name: name, weight: 1, fits: func(s shape) bool { return !s.kube }, draw: draw}
+	return fault{name: name, fits: func(s shape) bool { return !s.kube }, draw: draw}
 }
 
 func kubeOnly(name string, draw func(*drawing) []Step) fault {
-	return fault{name: name, weight: 1, fits: func(s shape) bool { return s.kube }, draw: draw}
+	return fault{name: name, fits: func(s shape) bool { return s.kube }, draw: draw}
 }
 
 // withHostile inserts hostile writes after the steps in which the nodes start: the nodes hold leases, and send packets
