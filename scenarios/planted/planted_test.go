@@ -139,6 +139,8 @@ var defects = []defect{
 		opts: hostile},
 	{id: "H4", what: "a device that does not encrypt outlasts a change", plant: acting(clinging), opts: onVXLANHostile,
 		last: sealing},
+	{id: "Q1", what: "a node takes a lease beside the one that it holds", plant: living(hoarding), often: idleness,
+		opts: search.Options{Family: "v4"}},
 	{id: "N1", what: "a network writes rules about another one's packets", plant: meddling,
 		opts: search.Options{Networks: true, Firewall: "iptables", Family: "v4"}},
 	{id: "N2", what: "a network runs beside another one with which it collides", opts: search.Options{Networks: true},

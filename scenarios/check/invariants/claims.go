@@ -23,8 +23,9 @@ const hintBound = 1500 * time.Millisecond
 // claim what its last completed look showed, and for a short time more than the
 // host holds.
 type claims struct {
-	ready  bool // as of the last turn
-	synced bool // the last view of the store that the node got follows the store
+	ready  bool            // as of the last turn
+	synced bool            // the last view of the store that the node got follows the store
+	snap   *lease.Snapshot // of that view
 
 	looked  *dataplane.State // by the look that the node knows of
 	file    lease.Key        // the subnets in the subnet file, as of that look
@@ -43,7 +44,7 @@ func (n *Node) tookLook(in node.Input) {
 		c.looked = n.observed
 	}
 	if in.View != nil {
-		c.synced = in.View.Synced
+		c.synced, c.snap = in.View.Synced, in.View.Snapshot
 	}
 	c.written = c.written || in.Wrote != nil
 }

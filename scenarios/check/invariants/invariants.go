@@ -147,6 +147,7 @@ func (i *Invariants) wrote(w store.Write) {
 	}
 	if w.Client != "" {
 		i.checkWrite(w, h)
+		i.checkQuota(w)
 		if w.New != nil && w.New.Flaw == "" {
 			i.nodes[w.Client].notePublished(w.New.Lease)
 			i.checkSane(i.nodes[w.Client], w.New.Lease)

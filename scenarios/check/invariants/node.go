@@ -72,7 +72,8 @@ type Node struct {
 	programmed int64 // the revision that the node had programmed after the last comparison
 	claims     claims
 	published  publication
-	formerly   []netip.Addr // all that its processes have published
+	creates    map[lease.Key]*lease.Snapshot // what the node knew when it last asked for each lease
+	formerly   []netip.Addr                  // all that its processes have published
 
 	routed []netip.Prefix // the subnets whose routes its plan for a cloud's tables may make
 
@@ -231,6 +232,7 @@ func (m watchedMachine) Ready() node.Effects {
 	for _, e := range r.Lanes {
 		c.ops += len(e.Plan)
 	}
+	n.noteCreate(r.Request)
 	if r.Request != nil {
 		c.requests = 1
 		n.askedFor(r.Request.Attrs)
