@@ -80,6 +80,19 @@ func (s *Session) podTwice(name string, f cidr.Family) bool {
 	})
 }
 
+// addressTwice reports whether another host has an underlay address of a node: trace says that a packet leaves for the
+// address, and not which host gets it.
+func (s *Session) addressTwice(name string) bool {
+	at := s.nodeIndex(name)
+	for i := range s.top.Nodes {
+		same := func(f cidr.Family) bool { return s.address(i, f) == s.address(at, f) }
+		if i != at && slices.ContainsFunc(s.families, same) {
+			return true
+		}
+	}
+	return false
+}
+
 // seenByTrace reports whether trace finds the reason of a lost packet in a host's kernel. Only the
 // daemon knows the peers of a WireGuard device in userspace, so trace reads the records instead.
 func (s *Session) seenByTrace(r PingResult) bool {
@@ -101,7 +114,9 @@ func (s *Session) compareTrace(from, to string, f cidr.Family) error {
 	}
 	r, err := s.world.Ping(from+".pod", to+".pod", PingOptions{Family: f})
 	ends := strings.Contains(there+back, " ends: ")
-	arrives := strings.HasSuffix(there, to+" arrives") && strings.HasSuffix(back, from+" arrives")
+	arrivesThere, arrivesBack := strings.HasSuffix(there, to+" arrives"), strings.HasSuffix(back, from+" arrives")
+	arrives := arrivesThere && arrivesBack
+	eitherHost := !arrivesThere && s.addressTwice(to) || !arrivesBack && s.addressTwice(from)
 	dropper := slices.Contains(s.top.NodeNames(), r.Where)
 	noted := strings.Contains(there+", "+back, r.Where+" leaves"+pending) && slices.Contains(ofDaemon, r.Drop)
 	if b, _, err := s.backend(); err == nil && b.Extent().Provider.Name != "" {
@@ -113,8 +128,9 @@ func (s *Session) compareTrace(from, to string, f cidr.Family) error {
 	case r.OK && ends:
 		return fmt.Errorf("a packet from %s to %s arrives, and so does the answer; trace says: %s; back: %s", from, to,
 			there, back)
-	case !r.OK && !ends && !noted && s.seenByTrace(r) && (dropper || arrives):
-		return fmt.Errorf("a packet from %s to %s ends (%s); trace says: %s; back: %s", from, to, r.Drop, there, back)
+	case !r.OK && !ends && !noted && !eitherHost && s.seenByTrace(r) && (dropper || arrives):
+		return fmt.Errorf("a packet from %s to %s ends (%s at %s); trace says: %s; back: %s", from, to, r.Drop, r.Where,
+			there, back)
 	}
 	return nil
 }
