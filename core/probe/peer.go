@@ -60,6 +60,7 @@ type seen struct {
 	since   time.Time // of the finding
 	last    Finding   // of the last examination, whose target may have been another
 	at      time.Time
+	missed  time.Time // when the wait for the last lost echo ended
 	heard   time.Time
 	rtt     time.Duration
 	passes  int32
@@ -178,6 +179,7 @@ func (x *peer) echoed(now time.Time, a Answer) {
 	if x.quiet.IsZero() {
 		x.quiet = x.sent
 	}
+	x.missed = now
 	x.due = now.Add(pause)
 	if x.tries >= echoTries {
 		x.to(stepUplink)

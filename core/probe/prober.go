@@ -19,8 +19,16 @@ const (
 	roundGap = perRound * time.Second / Rate
 )
 
-// hurry is the pause between two examinations of a silent peer while no peer answers.
-const hurry = 10 * time.Second
+// hurry is the pause between two examinations of a silent peer while no peer answers, and in the time after it has
+// fallen silent.
+const (
+	hurry  = 5 * time.Second
+	lately = time.Minute
+)
+
+// askNext is the number of peers that are examined at once when one that has answered does not, so that the node learns
+// soon whether the others are silent, too.
+const askNext = 2
 
 // Grace is how long a new peer is left alone. It may not know this host yet, so that a probe
 // of it tells nothing. WireGuard would even suffer: a probe begins a handshake, and if it gets no
@@ -176,13 +184,17 @@ func (p *Prober) Answered(now time.Time, a Answer) (Change, bool) {
 		return Change{}, false
 	}
 	p.totals.count(x.kind, a)
-	counted, before := x.finding, x.last
-	if !x.answered(now, a) {
+	counted, before, quiet := x.finding, x.last, x.quiet
+	ended := x.answered(now, a)
+	if x.reached && quiet.IsZero() && !x.quiet.IsZero() {
+		p.hasten(now)
+	}
+	if !ended {
 		p.examined.push(x)
 		return Change{}, false
 	}
 	p.totals.changed(x, counted)
-	x.due = now.Add(p.jitter(p.pause(x)))
+	x.due = now.Add(p.jitter(p.pause(now, x)))
 	p.waiting.push(x)
 	if x.last == before {
 		return Change{}, false
@@ -190,13 +202,29 @@ func (p *Prober) Answered(now time.Time, a Answer) (Change, bool) {
 	return Change{Subnet: x.target.Subnet, Before: before, Result: x.result()}, true
 }
 
+// hasten makes the next peers due now, except for new ones: see [Grace].
+func (p *Prober) hasten(now time.Time) {
+	var next []*peer
+	for range min(askNext, len(p.waiting.peers)) {
+		x := p.waiting.pop(p.waiting.first())
+		if !x.at.IsZero() && x.due.After(now) {
+			x.due = now
+		}
+		next = append(next, x)
+	}
+	for _, x := range next {
+		p.waiting.push(x)
+	}
+}
+
 // Unable returns why the last probe could not be sent; empty: it was.
 func (p *Prober) Unable() string { return p.totals.unable }
 
 // pause returns the time until the next examination of a peer: an interval, or less for a peer that has fallen
-// silent while no peer answers, so that the node learns soon whether that lasts.
-func (p *Prober) pause(x *peer) time.Duration {
-	if x.reached && x.finding == Unreachable && !p.totals.answered() {
+// silent lately, or while no peer answers, so that the node learns soon whether that lasts.
+func (p *Prober) pause(now time.Time, x *peer) time.Duration {
+	soon := now.Sub(x.since) < lately || !p.totals.answered()
+	if x.reached && x.finding == Unreachable && soon {
 		return min(p.interval, hurry)
 	}
 	return p.interval

@@ -45,7 +45,7 @@ func (p *Prober) silent(d time.Duration) (s AllSilent, lasting bool) {
 			continue
 		}
 		peers[cidr.FamilyOf(x.target.Subnet.Addr())]++
-		lasting = lasting && x.at.Sub(x.since) >= d
+		lasting = lasting && x.missed.Sub(x.since) >= d
 		if first == nil || x.target.Subnet.Compare(first.target.Subnet) < 0 {
 			first = x
 		}
