@@ -22,7 +22,8 @@ peer 10.5.4.0/24 to 192.168.64.5 dev flannel0
 wgpeer AgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICE= dev flannel-wg-v6
 ` +
 	"wgpeer b2hO4QLmTcEv8PLDtjUHY0FMDYyHTjqFk5BlOVBMXnY= " +
-	"endpoint 192.168.64.4:51820 allowed 10.5.3.0/24,fd00::/64,10.5.4.0/24,fd01::/64 " +
+	"endpoint 192.168.64.4:51820 others 192.168.64.5:51820,[fd00::5]:1 " +
+	"allowed 10.5.3.0/24,fd00::/64,10.5.4.0/24,fd01::/64 " +
 	"keepalive 25 psk psk-1a2b3c4d dev flannel-wg" + `
 neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
 fdb c6:d2:32:6f:8f:45 dst 192.168.64.4 dev flannel.1

@@ -37,12 +37,42 @@ type WGPeer struct {
 	// Endpoint is where packets to the peer go. The device itself changes it when an
 	// authenticated packet comes from elsewhere. Zero: not known yet.
 	Endpoint netip.AddrPort
+	// Others holds the endpoints that other records with the peer's key name. A device knows none of them: the node
+	// tries them, and takes them out before it compares the peer with the host's.
+	Others Endpoints
 	// Allowed holds the destinations behind the peer, by family: the first one in the order of addresses.
 	Allowed [2]netip.Prefix
 	// More holds further destinations, of a peer with several subnets. [WGPeer.Allow] adds to both.
 	More      Prefixes
 	Keepalive uint16     // seconds between packets to an idle peer; 0: off
 	PSK       SecretName // [Secret.PSKName] of the pre-shared key; "": none
+}
+
+// Endpoints is a list of endpoints that compares by value: their text, with commas between them.
+type Endpoints string
+
+// All yields the endpoints in order.
+func (es Endpoints) All(yield func(netip.AddrPort) bool) {
+	if es == "" {
+		return
+	}
+	for text := range strings.SplitSeq(string(es), ",") {
+		if e, err := netip.ParseAddrPort(text); err == nil && !yield(e) {
+			return
+		}
+	}
+}
+
+// With returns the list with one more endpoint.
+func (es Endpoints) With(e netip.AddrPort) Endpoints {
+	all := slices.Collect(es.All)
+	switch {
+	case slices.Contains(all, e):
+		return es
+	case es == "":
+		return Endpoints(e.String())
+	}
+	return es + Endpoints(","+e.String())
 }
 
 // Prefixes is a sorted list of prefixes that compares by value: their text, with commas between them.
@@ -141,10 +171,17 @@ func (p *WGPeer) params() []param {
 	}
 	return []param{
 		{"endpoint", p.Endpoint.IsValid(), p.Endpoint, func(f *fields) { p.Endpoint = f.addrPort(f.next()) }},
+		{"others", p.Others != "", p.Others, p.parseOthers},
 		{"allowed", len(allowed) > 0, strings.Join(allowed, ","), p.parseAllowed},
 		{"keepalive", p.Keepalive != 0, p.Keepalive, func(f *fields) { p.Keepalive = uint16(f.number(16)) }},
 		{"psk", p.PSK != "", p.PSK, func(f *fields) { p.PSK = f.secretName() }},
 		{"dev", true, p.Link, func(f *fields) { p.Link = f.next() }},
+	}
+}
+
+func (p *WGPeer) parseOthers(f *fields) {
+	for text := range strings.SplitSeq(f.next(), ",") {
+		p.Others = p.Others.With(f.addrPort(text))
 	}
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -11,10 +12,15 @@ import (
 // without a session before it tries the other one.
 const endpointTurn = time.Minute
 
+// contestedTurn is the same where several records have one key and name different endpoints. All but one of these
+// records are stale or false.
+const contestedTurn = 10 * time.Second
+
 // endpoints remembers where WireGuard peers are. A peer's record names an
 // endpoint, and a device learns another one from authenticated packets if the peer
 // is behind NAT or has moved. The learned one is no drift while the peer has a
-// session. Without one, the node tries both in turn.
+// session. Without one, the node tries both in turn. If several records have the peer's key, the node tries the
+// endpoints of all: who has the key answers at one of them. While there is a session with one, no record changes it.
 //
 //	               record changed: write it
 //	                  ┌─────────┐
@@ -54,15 +60,15 @@ func (n *Node) withEndpoints(want *dataplane.State) *dataplane.State {
 	}
 	e.turns = map[dataplane.WGPeerKey]bool{}
 	result := want
-	for key, peer := range want.WGPeers.All {
-		use := n.endpointOf(key, peer.Endpoint)
-		if use == peer.Endpoint {
+	for _, peer := range want.WGPeers.All {
+		use := n.endpointOf(peer)
+		if use == peer.Endpoint && peer.Others == "" {
 			continue
 		}
 		if result == want {
 			result = want.Clone()
 		}
-		peer.Endpoint = use
+		peer.Endpoint, peer.Others = use, ""
 		result.AddWGPeer(peer)
 	}
 	e.forget(want)
@@ -74,12 +80,16 @@ func (n *Node) withEndpoints(want *dataplane.State) *dataplane.State {
 }
 
 // endpointOf returns the endpoint that is desired for a peer now.
-func (n *Node) endpointOf(key dataplane.WGPeerKey, record netip.AddrPort) netip.AddrPort {
-	e := &n.host.endpoints
+func (n *Node) endpointOf(want dataplane.WGPeer) netip.AddrPort {
+	e, key, record := &n.host.endpoints, want.WGPeerKey, want.Endpoint
+	others := slices.Collect(want.Others.All)
 	present, exists := n.host.have.WGPeers.Get(key)
 	_, alive := n.host.have.Alive[key]
 	known := e.of[key]
 	switch {
+	case exists && alive && slices.Contains(others, present.Endpoint):
+		e.of[key] = &endpoint{record: record, learned: present.Endpoint}
+		return present.Endpoint
 	case !exists || known != nil && known.record != record:
 		e.of[key] = &endpoint{record: record}
 		return record
@@ -94,27 +104,35 @@ func (n *Node) endpointOf(key dataplane.WGPeerKey, record netip.AddrPort) netip.
 		known.turnAt = time.Time{}
 		return firstValid(present.Endpoint, record)
 	}
-	if !known.learned.IsValid() {
+	places := append([]netip.AddrPort{record}, others...)
+	turn := endpointTurn
+	if len(others) > 0 {
+		turn = contestedTurn
+	}
+	if known.learned.IsValid() && !slices.Contains(places, known.learned) {
+		places = append(places, known.learned)
+	}
+	if len(places) == 1 {
 		return record
 	}
-	return n.takeTurn(key, known, present.Endpoint)
+	return n.takeTurn(key, known, present.Endpoint, places, turn)
 }
 
-// takeTurn returns the endpoint to try for a peer without a session.
-func (n *Node) takeTurn(key dataplane.WGPeerKey, known *endpoint, present netip.AddrPort) netip.AddrPort {
+// takeTurn returns which of some places to try for a peer without a session, the first one first.
+func (n *Node) takeTurn(
+	key dataplane.WGPeerKey, known *endpoint, present netip.AddrPort, places []netip.AddrPort, turn time.Duration,
+) netip.AddrPort {
 	lost := known.turnAt.IsZero() // it has just lost its session
 	due := lost || !n.now.Before(known.turnAt)
-	use := present
+	use, at := present, slices.Index(places, present)
 	switch {
-	case lost || present != known.record && present != known.learned:
-		use = known.record
-	case due && present == known.record:
-		use = known.learned
+	case lost || at < 0:
+		use = places[0]
 	case due:
-		use = known.record
+		use = places[(at+1)%len(places)]
 	}
 	if due || use != present {
-		known.turnAt = n.now.Add(endpointTurn)
+		known.turnAt = n.now.Add(turn)
 	}
 	if use != present {
 		n.host.endpoints.turns[key] = true

@@ -92,6 +92,33 @@ func TestForeignEndpoint(t *testing.T) {
 	c.see("drift again", time.Second, netip.MustParseAddrPort("203.0.113.67:67"), false, recordEndpoint, true)
 }
 
+// An older record with a copied key names a false endpoint. It changes nothing while there is a session with the host
+// that has the key, and without one the node finds that host.
+func TestEndpointOfCopiedKey(t *testing.T) {
+	c := newEndpointCase(t)
+	contest := func(at netip.AddrPort, others dataplane.Endpoints) {
+		c.want = dataplane.NewState()
+		c.want.AddWGPeer(dataplane.WGPeer{WGPeerKey: c.key, Endpoint: at, Others: others})
+	}
+	honest := dataplane.Endpoints(recordEndpoint.String())
+	c.see("a session", 0, recordEndpoint, true, recordEndpoint, false)
+	contest(foreignEndpoint, honest)
+	c.see("the older record comes", time.Second, recordEndpoint, true, recordEndpoint, false)
+	contest(learnedEndpoint, honest)
+	c.see("and changes", time.Second, recordEndpoint, true, recordEndpoint, false)
+	c.see("the session ends", time.Hour, recordEndpoint, false, learnedEndpoint, true)
+	c.see("it is in place", time.Second, learnedEndpoint, false, learnedEndpoint, false)
+	c.see("its turn is over", contestedTurn, learnedEndpoint, false, recordEndpoint, true)
+
+	c = newEndpointCase(t)
+	contest(foreignEndpoint, honest)
+	c.see("a node without memory", 0, netip.AddrPort{}, false, foreignEndpoint, false)
+	c.see("no session there", time.Second, foreignEndpoint, false, foreignEndpoint, false)
+	c.see("the turn is over", contestedTurn, foreignEndpoint, false, recordEndpoint, true)
+	c.see("a session with the host", time.Second, recordEndpoint, true, recordEndpoint, false)
+	c.see("and it lasts", time.Hour, recordEndpoint, true, recordEndpoint, false)
+}
+
 // The node forgets the endpoints of peers that it does not want any more.
 func TestEndpointsAreForgotten(t *testing.T) {
 	c := newEndpointCase(t)

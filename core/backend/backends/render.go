@@ -206,14 +206,19 @@ func joinPeers(state, newer *dataplane.State, peers []*lease.Lease) (problems []
 			continue
 		}
 		all := newest
+		for other := range p.Others.All {
+			all.Others = all.Others.With(other)
+		}
 		if newest.Endpoint != p.Endpoint {
 			first, second := oldestOf(newest, peers), oldestOf(p, peers)
 			differ := first != nil && second != nil && first != second
+			other := p.Endpoint
 			if differ && second.CreateRevision < first.CreateRevision {
-				all.Endpoint = p.Endpoint
+				all.Endpoint, other = other, all.Endpoint
 				first, second = second, first
 			}
 			if differ {
+				all.Others = all.Others.With(other)
 				problems = append(problems, backend.Problem{Key: second.Key, Served: true, Err: fmt.Errorf(
 					"record %s has the same PublicKey %s: packets go to its endpoint %s",
 					first.Key, p.Public, all.Endpoint)})

@@ -148,8 +148,10 @@ func TestCopiedKeyOfAnotherMode(t *testing.T) {
 			}
 			for key, p := range state.WGPeers.All {
 				if key.Link == "flannel-wg" && (p.Endpoint.Addr() != older.Attrs.PublicIP ||
+					!strings.Contains(string(p.Others), younger.Attrs.PublicIP.String()) ||
 					!p.Allows(older.Key.V4) || !p.Allows(younger.Key.V4)) {
-					t.Errorf("%s beside %s: %s, want the older record's endpoint and both subnets", previous, present, p)
+					t.Errorf("%s beside %s: %s, want the older record's endpoint, the other's and both subnets",
+						previous, present, p)
 				}
 			}
 		}

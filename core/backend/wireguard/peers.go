@@ -81,7 +81,8 @@ const maxSubnets = 64
 
 // renderPeers adds the peers of all devices, and returns the problems of records. One peer serves all records with
 // its key: packets to all their subnets go to the one host that has the key. So a record with a copied key takes
-// nothing from the subnet of another record. The oldest record names the endpoint.
+// nothing from the subnet of another record. The oldest record names the endpoint, and the node tries those of the
+// others if no host with the key answers there.
 func (b *Backend) renderPeers(
 	s *dataplane.State, env backend.Env, self backend.Self, peers []*lease.Lease,
 ) []backend.Problem {
@@ -132,6 +133,7 @@ func (k *shared) join(s *dataplane.State, peer dataplane.WGPeer, l *lease.Lease)
 		return backend.Problem{Key: record, Err: fmt.Errorf(
 			"%d older records, such as %s, have the same PublicKey %s", maxSubnets, k.oldest.Key, peer.Public)}
 	case all.Endpoint != peer.Endpoint:
+		all.Others = all.Others.With(peer.Endpoint)
 		p = backend.Problem{Key: record, Served: true, Err: fmt.Errorf(
 			"the older record %s has the same PublicKey %s: packets go to its endpoint %s", k.oldest.Key, peer.Public,
 			all.Endpoint)}

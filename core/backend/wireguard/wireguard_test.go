@@ -313,14 +313,16 @@ func TestCopiedKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   []func(*lease.Lease)
 		port     int
-		endpoint string
+		endpoint string // with that of the other record
 		problem  string
 	}{
 		"of the same host": {[]func(*lease.Lease){later, address("192.168.64.2")}, 51820, unchanged, ""},
 		"with another port": {
-			[]func(*lease.Lease){later, address("192.168.64.2")}, 1, unchanged, "peer 10.5.3.0-24"},
-		"of another host":  {[]func(*lease.Lease){later}, 51820, unchanged, "peer 10.5.3.0-24"},
-		"of an older host": {nil, 51820, "192.168.64.3:51820", "peer 10.5.2.0-24"},
+			[]func(*lease.Lease){later, address("192.168.64.2")}, 1, unchanged + " others 192.168.64.2:1",
+			"peer 10.5.3.0-24"},
+		"of another host": {
+			[]func(*lease.Lease){later}, 51820, unchanged + " others 192.168.64.3:51820", "peer 10.5.3.0-24"},
+		"of an older host": {nil, 51820, "192.168.64.3:51820 others " + unchanged, "peer 10.5.2.0-24"},
 	} {
 		data := fmt.Sprintf(`{"PublicKey":%q,"Port":%d}`, key(2), c.port)
 		copied := record(3, backend.IPv4Only, append(c.change, dataV4(data))...)
