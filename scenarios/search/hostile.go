@@ -14,8 +14,8 @@ import (
 )
 
 // hostileFaults returns what programs do that may write records and wish the nodes ill: an etcd client or a client of a
-// flannel server, a daemon like upstream's, and kubelets that annotate their own nodes. Seeds draw them
-// with [Options.Hostile].
+// flannel server, a daemon like upstream's, and kubelets that annotate their own nodes. One seed in eight draws them, and
+// with [Options.Hostile] every seed.
 func hostileFaults() []fault {
 	return []fault{
 		etcdOnly("hostile-record", func(d *drawing) []Step { return []Step{d.forge(d.record())} }),
@@ -49,7 +49,8 @@ func kubeOnly(name string, draw func(*drawing) []Step) fault {
 // are scarce a record may take the last one, and where the nodes' addresses change one may be a node's own.
 func (d *drawing) withHostile(o Options, joined int) {
 	rng := rand.New(rand.NewPCG(d.plan.Seed, 0x4057))
-	if !o.Hostile || d.top.scarce || d.top.nodes < 2 {
+	draws := o.Hostile || rand.New(rand.NewPCG(d.plan.Seed, 0x4058)).IntN(8) == 0
+	if !draws || d.top.scarce || d.top.nodes < 2 {
 		return
 	}
 	e := &drawing{rng: rng, top: d.top, plan: Plan{Seed: d.plan.Seed}}
