@@ -136,10 +136,12 @@ func (w *walk) ownDown(a netip.Addr, step string) error {
 // leave the routes to other programs, or to the router of the underlay. Without its datastore, a
 // daemon may keep routes of its own to peers that it does not know. A rule may send the packet past these.
 func (w *walk) astray(pod netip.Addr, way Route) bool {
-	peer, _ := w.peerOf(pod)
+	peer, known := w.peerOf(pod)
 	switch {
 	case !w.isFlannels(pod) || peer.Backend == alloc.Type || peer.Backend == extension.Type || isRouted(peer):
 		return false
+	case !known && slices.ContainsFunc(w.known.Peers, isRouted):
+		return false // the router may know a node of which this one has not heard
 	case w.isTunnel(way.Link) || w.view.State.Policies.Len() > 0:
 		return false
 	}
