@@ -112,7 +112,7 @@ func (p hostPart) take(looked Looked) {
 	facts := looked.Seen.Facts.(driver.HostFacts)
 	changed := !h.facts.Equal(facts) || !slices.Equal(h.podBridges, looked.PodBridges)
 	// After a failed choice, and with new facts, the node chooses the uplink again.
-	h.chosen = h.chosen && h.noUplink == nil && !changed
+	n.underlay.Looked(changed)
 	h.facts, h.have = facts, looked.Seen.State
 	h.podBridges = looked.PodBridges
 	h.looked = true

@@ -6,11 +6,9 @@ import (
 	"net/netip"
 
 	"github.com/flanneld/flannel/core/alloc"
-	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/core/uplink"
 )
 
 // This file holds the differences for a datastore that assigns the subnets
@@ -29,42 +27,6 @@ func (n *Node) fits(network config.Network, key lease.Key) error {
 		return alloc.Inside(network, key)
 	}
 	return alloc.Compatible(network, key)
-}
-
-// chooseUplink chooses the uplink from the options and from the addresses that an
-// operator has set in the store, which take precedence.
-func (n *Node) chooseUplink() uplink.Decision {
-	opts, a := n.opts.Uplink, n.assigned()
-	if a == nil {
-		a = &lease.Assigned{}
-	}
-	opts.Node = a.Node
-	opts.NodeIPs = n.nodeIPs(a)
-	for _, f := range cidr.Families {
-		if addr := a.Detected.Of(f); addr.IsValid() {
-			*cidr.Pick(f, &opts.PublicIP, &opts.PublicIPv6) = addr.String()
-		}
-	}
-	on := uplink.Host{Facts: n.host.facts, Own: n.ownOnHost()}
-	return uplink.Choose(opts, n.network.config, on, n.host.choice, n.now)
-}
-
-// asPublished returns a choice with the addresses that peers see: those that an operator has set in the store. Some
-// backends publish the uplink's own addresses, whatever the options say (interop 6.8: extension).
-func (n *Node) asPublished(up uplink.Uplink) uplink.Uplink {
-	if spec, _ := all.Find(n.transition.Set().Type()); spec.OwnAddresses {
-		up.PublicIP, up.PublicIPv6 = up.IP, up.IPv6
-	}
-	a := n.assigned()
-	if a == nil {
-		return up
-	}
-	for _, f := range cidr.Families {
-		if addr := a.Published.Of(f); addr.IsValid() && up.Public(f).IsValid() {
-			*cidr.Pick(f, &up.PublicIP, &up.PublicIPv6) = addr
-		}
-	}
-	return up
 }
 
 // nodeIPs returns the addresses of the node object. While the datastore does not know

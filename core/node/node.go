@@ -12,6 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node/event"
 	"github.com/flanneld/flannel/core/node/transition"
+	"github.com/flanneld/flannel/core/node/underlay"
 	"github.com/flanneld/flannel/core/reconcile"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -25,6 +26,7 @@ type Node struct {
 	store      storeState
 	network    networkState
 	transition *transition.Machine
+	underlay   *underlay.Machine
 	lease      leaseState
 	lanes      [LaneCount]*lane
 	host       hostState
@@ -70,23 +72,15 @@ type hostState struct {
 	facts      driver.HostFacts
 	have       *dataplane.State
 	looked     bool    // facts and have are known
-	chosen     bool    // the uplink follows from these facts and the config in force
 	settled    settled // the last two states whose diff was empty; zero: none
 	shared     settled // the last two states of shareTables; zero: none
 	reach      reach
 	asked      []netip.Addr  // whose routes the last look read
 	askedAgain bool          // the next plan waits for a look that asks for more
-	uplink     uplink.Uplink // as peers see it
-	choice     uplink.Memory // that led to it
-	choiceKey  string        // names what a restart has to know of it
-	chooseAt   time.Time     // when the choice may change by itself; zero: never
-	noUplink   error         // why no uplink could be chosen at the last look, or why the one in use is not in order
-	// unreachable says why the address of --iface-can-reach cannot be reached, or is empty.
-	unreachable string
-	podBridges  []string  // as of the last look
-	uplinkDown  string    // as the function of this name returned
-	checksums   checksums // what probes show of the network card
-	nextHops    bool      // IPv4 routes use next-hop objects
+	uplink     uplink.Uplink // in use, as peers see it
+	podBridges []string      // as of the last look
+	checksums  checksums     // what probes show of the network card
+	nextHops   bool          // IPv4 routes use next-hop objects
 	// noForwarding lists the settings that keep packets between pods from passing.
 	noForwarding []string
 
@@ -133,6 +127,7 @@ func New(opts Options) *Node {
 	n.host.keepMTU = map[string]int{}
 	n.host.denied = map[string]bool{}
 	n.transition = transition.New(n.log, n.opts.ChangeLimit)
+	n.underlay = underlay.New(n.log)
 	n.host.refusals.of = map[netip.Prefix]refusal{}
 	n.commands = newCommandsState()
 	n.lease.previous = opts.Previous
@@ -224,7 +219,7 @@ func (n *Node) absorb(in Input) {
 			n.storeAnswers(view.Snapshot)
 		}
 		if before, now := n.assigned(), view.Assigned; before != now && !before.SameAddresses(now) {
-			n.host.chosen = false
+			n.underlay.Again()
 		}
 		n.store.view = view
 	}
@@ -273,7 +268,7 @@ func (n *Node) wake() time.Time {
 			consider(l.lookDue)
 		}
 	}
-	consider(n.host.chooseAt)
+	consider(n.underlay.At())
 	n.transition.Wake(n.now, consider)
 	n.lease.wake(consider)
 	consider(n.files.wake())

@@ -68,7 +68,7 @@ func (n *Node) savedKey() savedKey {
 		snap: n.store.snap, links: len(n.host.links), networks: len(n.host.networks), ports: len(n.host.ports),
 		policies: n.host.policies,
 		lost:     len(n.store.lost.peers), until: n.store.lost.until, ways: n.transition.Set(), began: n.transition.Began(),
-		host: n.hostAddrs(), choice: n.host.choiceKey, apart: fmt.Sprint(n.apart()),
+		host: n.hostAddrs(), choice: n.underlay.Key(), apart: fmt.Sprint(n.apart()),
 	}
 	if g := n.lease.grant; g != nil {
 		k.expires, k.modified = g.Expires, g.ModRevision
@@ -86,7 +86,7 @@ func (n *Node) state() saved {
 		Version: savedVersion, At: n.now, Snapshot: snap,
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
 		Host:    n.hostAddrs(),
-		Uplink:  n.host.choice,
+		Uplink:  n.underlay.Memory(),
 		Expires: n.lease.grant.Expires,
 		Holding: n.marks(), Policies: n.host.policies,
 		Ways: memory.Backends, Began: memory.Began, Followed: memory.Followed,

@@ -217,7 +217,7 @@ func (n *Node) Status() Status {
 		Repairs:    slices.Clone(n.repairs),
 		Probes:     n.probes.summary(),
 	}
-	for _, text := range []string{n.host.unreachable, n.host.uplinkDown} {
+	for _, text := range n.underlay.Notes() {
 		if text != "" {
 			s.Notes = append(s.Notes, text)
 		}
@@ -319,7 +319,7 @@ func (n *Node) reasons() (rs []string) {
 	if !n.network.known {
 		return rs
 	}
-	say(n.host.noUplink != nil, "uplink: %v", n.host.noUplink)
+	say(n.underlay.Trouble() != nil, "uplink: %v", n.underlay.Trouble())
 	say(n.fenced(), "fenced: subnet %s may belong to another node", n.lease.self.Key)
 	say(n.lease.grant == nil, "no lease is held")
 	say(n.lease.trouble != nil, "lease: %v", n.lease.trouble)

@@ -179,7 +179,7 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *backe
 		s.history = n.store.saved.historyOfConfig()
 	}
 	n.host.rememberNetworks(network)
-	n.host.chosen = false
+	n.underlay.Again()
 	n.transition.Adopt(n.facts(), network, set)
 	n.putBackends(transition.Backends)
 }
