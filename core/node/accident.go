@@ -30,7 +30,7 @@ func (n *Node) noticeAccident(before, now *lease.Snapshot) {
 	still := stillMissing(kept.peers, append(slices.Clone(c.Added), c.Changed...))
 	var peers []*lease.Lease
 	if otherHistory(before, now) || n.lostOwn(c.Gone, now) && n.lostMost(c, before) {
-		gone := slices.DeleteFunc(slices.Clone(c.Gone), n.wasSelf)
+		gone := slices.DeleteFunc(slices.Clone(c.Gone), n.identity().Owned)
 		peers = yielding(stillMissing(gone, now.Leases))
 		kept.until = n.now.Add(keepFor)
 	}
@@ -53,16 +53,8 @@ func otherHistory(before, now *lease.Snapshot) bool {
 
 // lostOwn reports whether our own record is among those that are gone.
 func (n *Node) lostOwn(gone []*lease.Lease, now *lease.Snapshot) bool {
-	return slices.ContainsFunc(gone, n.wasSelf) && !slices.ContainsFunc(now.Leases, n.wasSelf)
-}
-
-// wasSelf reports whether a record is ours, or what a former run saved as ours. The record of
-// the lease is ours even if the same snapshot assigns another subnet to the node.
-func (n *Node) wasSelf(p *lease.Lease) bool {
-	s, g := n.store.saved, n.lease.grant
-	return n.isSelf(p) ||
-		g != nil && p.Key == g.Key && sameOwner(p.Attrs, g.Attrs) ||
-		s != nil && p.Key == s.Self.Key && sameOwner(p.Attrs, s.Self.Attrs)
+	own := n.identity()
+	return slices.ContainsFunc(gone, own.Owned) && !slices.ContainsFunc(now.Leases, own.Owned)
 }
 
 // lostMost reports whether most of the peers' records are gone or have been
@@ -73,8 +65,9 @@ func (n *Node) lostMost(c lease.Changes, before *lease.Snapshot) bool {
 		anew[p.Key] = p.CreateRevision
 	}
 	others, back := 0, 0
+	own := n.identity()
 	for _, p := range before.Leases {
-		if n.wasSelf(p) {
+		if own.Owned(p) {
 			continue
 		}
 		others++
@@ -83,7 +76,7 @@ func (n *Node) lostMost(c lease.Changes, before *lease.Snapshot) bool {
 			back++
 		}
 	}
-	gone := slices.DeleteFunc(slices.Clone(c.Gone), n.wasSelf)
+	gone := slices.DeleteFunc(slices.Clone(c.Gone), own.Owned)
 	return 2*(len(gone)+back) > others
 }
 

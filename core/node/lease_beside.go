@@ -69,7 +69,7 @@ func (n *Node) isBeside(r *lease.Lease) bool {
 	if isGrant := l.grant != nil && l.grant.Key == r.Key; isGrant {
 		return false
 	}
-	ours := n.transition.Set().HasKey() || n.isOurs(&r.Attrs)
+	ours := n.transition.Set().HasKey() || n.identity().Publishes(&r.Attrs)
 	return ours && n.assigned() == nil && l.besides.written[r.Key] != n.present()
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/identity"
 )
 
 // acquire asks for a subnet: that of our own record, else the previous one, else
@@ -58,8 +59,9 @@ func (n *Node) formerKeys() []lease.Key {
 // half of one that fits, completed with a drawn half. Our other records, such as a
 // reservation that the node cannot use, do not count as taken.
 func (n *Node) choose(snap *lease.Snapshot, former ...lease.Key) (lease.Key, error) {
-	foreign := *snap
-	foreign.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l *lease.Lease) bool { return n.isOurs(&l.Attrs) })
+	foreign, own := *snap, n.identity()
+	isOurs := func(l *lease.Lease) bool { return own.Publishes(&l.Attrs) }
+	foreign.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), isOurs)
 	var kept lease.Key
 	for _, k := range former {
 		keep := alloc.Keep(n.network.config, &foreign, k)
@@ -109,7 +111,7 @@ func (n *Node) move(own lease.Grant, why error) {
 // with our key.
 func (n *Node) reservationFor(key lease.Key) bool {
 	return slices.ContainsFunc(n.store.snap.Leases, func(l *lease.Lease) bool {
-		return l.Reserved() && n.isOurs(&l.Attrs) && l.Key.Overlaps(key) && n.unfit(*l) == nil
+		return l.Reserved() && n.identity().Publishes(&l.Attrs) && l.Key.Overlaps(key) && n.unfit(*l) == nil
 	})
 }
 
@@ -118,7 +120,7 @@ func (n *Node) reservationFor(key lease.Key) bool {
 func (n *Node) recordGone() {
 	l := &n.lease
 	rec, ok := findLease(n.store.snap, l.target)
-	if !ok || !sameOwner(rec.Attrs, l.attrs) {
+	if !ok || !identity.SameOwner(&rec.Attrs, &l.attrs) {
 		n.lost(fmt.Errorf("lease %s is gone from the datastore", l.grant.Key))
 		return
 	}

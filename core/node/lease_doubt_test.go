@@ -290,7 +290,7 @@ func TestOwnRecordsByAddress(t *testing.T) {
 		"the uplink's, not the given":  {lease.Attrs{PublicIPv6: netip.MustParseAddr("fd00:a::3")}, false},
 		"a record without any address": {lease.Attrs{}, false},
 	} {
-		if got := w.n.isOurs(&c.attrs); got != c.want {
+		if got := w.n.identity().Publishes(&c.attrs); got != c.want {
 			t.Errorf("%s: ours %t, want %t", name, got, c.want)
 		}
 	}

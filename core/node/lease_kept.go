@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/identity"
 )
 
 // keptRecord returns the record of the last run if a record of another host has the node's address, or the address in
@@ -21,7 +22,7 @@ func (n *Node) keptRecord(withAddress []lease.Lease) (lease.Lease, bool) {
 		return lease.Lease{}, false
 	}
 	conflicts := func(r *lease.Lease) bool {
-		return s.knows(r) && (n.isOurs(&r.Attrs) || sameOwner(r.Attrs, kept.Attrs))
+		return s.knows(r) && (n.identity().Publishes(&r.Attrs) || identity.SameOwner(&r.Attrs, &kept.Attrs))
 	}
 	return kept, slices.ContainsFunc(n.store.snap.Leases, conflicts) && s.confirms(kept)
 }

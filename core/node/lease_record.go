@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/identity"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
@@ -27,8 +27,9 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 		return findLease(n.store.snap, a.Key)
 	}
 	var own []lease.Lease
+	ours := n.identity()
 	for _, r := range n.store.snap.Leases {
-		if n.isOurs(&r.Attrs) || n.lease.wrote(r) {
+		if ours.Publishes(&r.Attrs) || ours.Wrote(r) {
 			own = append(own, *r)
 		}
 	}
@@ -85,49 +86,6 @@ func (n *Node) former(records []lease.Lease) []lease.Lease {
 	return slices.DeleteFunc(records, func(r lease.Lease) bool { return !slices.Contains(keys, r.Key) })
 }
 
-// isOurs reports whether a record has our public address. The IPv4 address decides
-// while IPv4 is on, and else the IPv6 address. A record without that address may be
-// ours from before the config switched a family on or off.
-func (n *Node) isOurs(a *lease.Attrs) bool {
-	f, other := cidr.V4, cidr.V6
-	if !n.network.config.V4.Enabled() {
-		f, other = other, f
-	}
-	if ip := a.IP(f); ip.IsValid() {
-		return ip == n.host.uplink.Public(f) || n.publishedBefore(f, ip)
-	}
-	return a.IP(other).IsValid() && n.hasAddress(other, a.IP(other))
-}
-
-// publishedBefore reports whether the last run published an address that the uplink
-// still has, though this run chose another one.
-func (n *Node) publishedBefore(f cidr.Family, ip netip.Addr) bool {
-	s := n.store.saved
-	return s != nil && s.Self.Attrs.IP(f) == ip && n.onUplink(ip)
-}
-
-// hasAddress reports whether an address is the host's: the one it publishes, or in
-// a family that is off, the one given by flag or any on the uplink.
-func (n *Node) hasAddress(f cidr.Family, ip netip.Addr) bool {
-	up := n.opts.Uplink
-	if public := n.host.uplink.Public(f); public.IsValid() {
-		return ip == public
-	}
-	if given, err := netip.ParseAddr(cidr.Pick(f, up.PublicIP, up.PublicIPv6)); err == nil {
-		return ip == given
-	}
-	return n.onUplink(ip)
-}
-
-func (n *Node) onUplink(ip netip.Addr) bool {
-	h := &n.host
-	return slices.ContainsFunc(h.facts.Links, func(l driver.Link) bool {
-		return l.Name == h.uplink.Link && slices.ContainsFunc(l.Addrs, func(a driver.LinkAddr) bool {
-			return a.Prefix.Addr() == ip
-		})
-	})
-}
-
 // hasAddressIn reports whether an interface of the host has an address in a subnet.
 func (n *Node) hasAddressIn(key lease.Key) bool {
 	return slices.ContainsFunc(n.host.facts.Links, func(l driver.Link) bool {
@@ -136,13 +94,6 @@ func (n *Node) hasAddressIn(key lease.Key) bool {
 			return key.Of(cidr.FamilyOf(ip)).Contains(ip)
 		})
 	})
-}
-
-// wrote reports whether a record holds the content of an update that the store has not
-// answered, or not yet. The host may have changed its address since.
-func (l *leaseState) wrote(r *lease.Lease) bool {
-	by := func(q *Request) bool { return q.Verb == Update && q.Grant.Key == r.Key && q.Attrs.Equal(r.Attrs) }
-	return by(&l.request) || by(&l.unknown)
 }
 
 // checkGrant compares the grant with our record in the snapshot.
@@ -167,7 +118,7 @@ func (n *Node) checkGrant() {
 	case rec.ModRevision < l.grant.ModRevision:
 		n.noticeGarbage(snap)
 		n.noticeOlderRecord(snap, rec)
-	case !sameOwner(rec.Attrs, l.grant.Attrs) && !l.wrote(&rec):
+	case !identity.SameOwner(&rec.Attrs, &l.grant.Attrs) && !l.wrote(&rec):
 		l.ceded[rec.Key] = true
 		n.lost(fmt.Errorf("lease %s belongs to %s now", l.grant.Key, ownerOf(rec.Attrs)))
 	case rec.ModRevision > l.grant.ModRevision:
@@ -211,10 +162,6 @@ func (a agreement) news(last agreement) []*lease.Lease {
 	}
 	c := lease.Compare(old, a.snap.Leases)
 	return append(c.Added, c.Changed...)
-}
-
-func sameOwner(a, b lease.Attrs) bool {
-	return a.PublicIP == b.PublicIP && (a.PublicIP.IsValid() || a.PublicIPv6 == b.PublicIPv6)
 }
 
 func ownerOf(a lease.Attrs) string {
@@ -300,7 +247,8 @@ func (n *Node) startOver(snap *lease.Snapshot, why string) {
 // revision alone does not prove that: an empty datastore counts from the start.
 func (n *Node) earlier(rec lease.Lease) bool {
 	g := n.lease.grant
-	return rec.CreateRevision == g.CreateRevision && (sameOwner(rec.Attrs, g.Attrs) || sameData(rec.Attrs, g.Attrs))
+	same := identity.SameOwner(&rec.Attrs, &g.Attrs) || sameData(rec.Attrs, g.Attrs)
+	return rec.CreateRevision == g.CreateRevision && same
 }
 
 // checkCopies gives up backend data that an older record of another host has as
@@ -314,7 +262,7 @@ func (n *Node) checkCopies(news []*lease.Lease) {
 	}
 	for _, r := range news {
 		older := r.CreateRevision < g.CreateRevision
-		if older && sameData(r.Attrs, g.Attrs) && !n.isSelf(r) && !n.isBeside(r) {
+		if older && sameData(r.Attrs, g.Attrs) && !n.identity().Owns(r) && !n.isBeside(r) {
 			n.event(Warning, "lease-copied", fmt.Sprintf("lease %s of %s is older and has our backend data; %s",
 				r.Key, ownerOf(r.Attrs), cmp.Or(spec.OnCopy, "drawing other")))
 			n.lease.copied = true
@@ -332,7 +280,8 @@ func (n *Node) checkEclipse(news []*lease.Lease) {
 		return
 	}
 	for _, r := range news {
-		if r.Key != g.Key && r.ModRevision > g.ModRevision && n.isOurs(&r.Attrs) && sameData(r.Attrs, g.Attrs) {
+		newer := r.Key != g.Key && r.ModRevision > g.ModRevision
+		if newer && sameData(r.Attrs, g.Attrs) && n.identity().Publishes(&r.Attrs) {
 			n.lease.dispute.anew = true
 			n.disputed(fmt.Errorf("record %s of this host is newer than our lease %s, so peers send to its subnet",
 				r.Key, g.Key))
@@ -388,8 +337,9 @@ func (n *Node) olderOwn() (*lease.Lease, bool) {
 	if !l.created || l.self.Key == l.grant.Key || l.grant.Reserved() {
 		return nil, false
 	}
+	own := n.identity()
 	for _, r := range n.store.snap.Leases {
-		if r.CreateRevision < l.grant.CreateRevision && n.isOurs(&r.Attrs) && n.unfit(*r) == nil {
+		if r.CreateRevision < l.grant.CreateRevision && own.Publishes(&r.Attrs) && n.unfit(*r) == nil {
 			return r, true
 		}
 	}
@@ -401,7 +351,7 @@ func (n *Node) olderOwn() (*lease.Lease, bool) {
 func (n *Node) olderOverlap(records []*lease.Lease, own lease.Lease) (*lease.Lease, bool) {
 	for _, r := range records {
 		claims := r.Key.Overlaps(own.Key) && n.inNetwork(r.Key)
-		if r.CreateRevision < own.CreateRevision && claims && !n.isSelf(r) && !n.isBeside(r) {
+		if r.CreateRevision < own.CreateRevision && claims && !n.identity().Owns(r) && !n.isBeside(r) {
 			return r, true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node/identity"
 	"github.com/flanneld/flannel/core/reconcile"
 )
 
@@ -87,8 +88,8 @@ func (n *Node) keepsOwn(snap *lease.Snapshot) bool {
 		before = &n.store.saved.Snapshot
 	}
 	return slices.ContainsFunc(before.Leases, func(was *lease.Lease) bool {
-		return n.wasSelf(was) && slices.ContainsFunc(snap.Leases, func(is *lease.Lease) bool {
-			return is.Key == was.Key && is.CreateRevision == was.CreateRevision && sameOwner(is.Attrs, was.Attrs)
+		return n.identity().Owned(was) && slices.ContainsFunc(snap.Leases, func(is *lease.Lease) bool {
+			return is.Key == was.Key && is.CreateRevision == was.CreateRevision && identity.SameOwner(&is.Attrs, &was.Attrs)
 		})
 	})
 }

@@ -130,8 +130,9 @@ func (n *Node) undisputed(key lease.Key) lease.Key {
 // others returns all records except the node's own.
 func (n *Node) others() []*lease.Lease {
 	peers := make([]*lease.Lease, 0, len(n.store.snap.Leases))
+	own := n.identity()
 	for _, p := range n.store.snap.Leases {
-		if !n.isSelf(p) {
+		if !own.Owns(p) {
 			peers = append(peers, p)
 		}
 	}
@@ -148,19 +149,6 @@ func (n *Node) served() []*lease.Lease {
 	peers = append(peers, n.store.lost.peers...)
 	slices.SortStableFunc(peers, func(a, b *lease.Lease) int { return a.Key.Compare(b.Key) })
 	return peers
-}
-
-// isSelf reports whether a record is the node's own, of this run or an earlier one.
-func (n *Node) isSelf(p *lease.Lease) bool {
-	if a := n.assigned(); a != nil && a.Key.IsValid() {
-		return p.Key == a.Key
-	}
-	// Until the node publishes a changed address, its record has the old one.
-	if g := n.lease.grant; g != nil && p.Key == g.Key && sameOwner(p.Attrs, g.Attrs) {
-		return true
-	}
-	return p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) ||
-		n.isOurs(&p.Attrs) || n.lease.wrote(p)
 }
 
 // reportProblems logs each peer that the backend refuses and did not refuse before.
