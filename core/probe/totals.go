@@ -139,13 +139,18 @@ func (r Result) Text() string {
 	case Unreachable:
 		return r.silence()
 	case SizeLost:
+		if r.Passes == 0 { // the fault may have begun during the examination
+			return fmt.Sprintf("answered a small packet and then none of any larger size up to %d bytes: packets are lost, "+
+				"and not for their size alone", r.MTU)
+		}
 		return fmt.Sprintf("answers packets of at most %d bytes, pods may send %d: the MTU of the network between "+
 			"the hosts is too small for it", r.Passes, r.MTU)
 	case TCPLost:
 		return fmt.Sprintf("answers ICMP at %s and not TCP: a packet filter, or a network card that computes wrong "+
 			"checksums in tunnels", r.Address)
 	case ICMPLost:
-		return fmt.Sprintf("answers TCP at %s and not ICMP: a packet filter", r.Address)
+		return fmt.Sprintf("answers TCP at %s and not ICMP: a packet filter, or a setting such as "+
+			"icmp_echo_ignore_all there", r.Address)
 	}
 	return "answers at " + r.Address.String()
 }

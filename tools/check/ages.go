@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/probe"
 )
 
-// mostProbes is the number of packets of one examination of a peer.
+// mostProbes is the number of packets of one examination of a peer. Each may wait for its answer.
 const mostProbes = 8
 
 // freshFor returns the age up to which the last examination of a peer says something about now: three examinations
@@ -21,7 +21,8 @@ func (f *Facts) freshFor() time.Duration {
 		ways += len(p.Ways)
 	}
 	const late = 3
-	return late * max(f.Status.Probes.Interval, time.Duration(ways)*mostProbes*time.Second/probe.Rate)
+	interval := max(f.Status.Probes.Interval, time.Duration(ways)*mostProbes*time.Second/probe.Rate)
+	return late * (interval + mostProbes*probe.Timeout)
 }
 
 // ages are those of the examinations behind a finding.

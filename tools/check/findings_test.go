@@ -227,6 +227,11 @@ var findingCases = []struct {
 		f.Host.Links = append(f.Host.Links, driver.Link{Name: "veth1", Master: "cni0"})
 	}, "failure bridge: cni0 has no address of this host's subnet 10.5.1.0/24, so the pods on it have no gateway " +
 		"# ip addr add 10.5.1.1/24 dev cni0"},
+	{"pods behind ports that are down", func(_ *testing.T, f *Facts) {
+		f.Host.Links = append(f.Host.Links, driver.Link{Name: "veth1", Master: "cni0"},
+			driver.Link{Name: "veth2", Master: "cni0", Up: true}, driver.Link{Name: "veth3", Master: "cni0"})
+	}, "failure bridge: the ports veth1, veth3 of cni0 are down, so the pods behind them have no network " +
+		"# ip link set veth1 up; ip link set veth3 up"},
 	{"a bridge of another network", func(_ *testing.T, f *Facts) {
 		f.Host.Links[1].Addrs[0].Prefix = netip.MustParsePrefix("10.6.7.1/24")
 	}, "warning bridge: cni0 has the address 10.6.7.1/24"},

@@ -234,6 +234,9 @@ func (f *Facts) podBridge() []Finding {
 		if bare := f.bareBridge(l); bare != nil {
 			return bare
 		}
+		if down := f.portsDown(l); down != nil {
+			return down
+		}
 		return []Finding{{Level: OK, Topic: "bridge", Text: "cni0 has the address of this host's subnet"}}
 	}
 	return nil
@@ -258,6 +261,26 @@ func (f *Facts) bareBridge(bridge link) []Finding {
 		}
 	}
 	return nil
+}
+
+// portsDown is the finding about pods whose device on the bridge is down.
+func (f *Facts) portsDown(bridge link) []Finding {
+	var down, commands []string
+	for _, l := range f.Host.Links {
+		if l.Master == bridge.Name && !l.Up {
+			down = append(down, l.Name)
+			commands = append(commands, "ip link set "+shellword.Of(l.Name)+" up")
+		}
+	}
+	if len(down) == 0 {
+		return nil
+	}
+	text := strings.Join(down[:min(len(down), mostNamed)], ", ")
+	if more := len(down) - mostNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return []Finding{{Level: Failure, Topic: "bridge", Remedy: strings.Join(commands, "; "),
+		Text: fmt.Sprintf("the ports %s of %s are down, so the pods behind them have no network", text, bridge.Name)}}
 }
 
 // strangeBridge is the finding about an address of the bridge in another subnet.

@@ -19,7 +19,7 @@ func (f *Facts) node() []Finding {
 	text := "flanneld says that this node is not ready: " + strings.Join(s.Reasons, "; ")
 	advice := status.Advise(*s)
 	if advice == (status.Advice{}) {
-		return []Finding{{Level: Warning, Topic: "node", Remedy: "flannelctl check",
+		return []Finding{{Level: Warning, Topic: "node", Remedy: "flannelctl status --watch",
 			Text: text + ". It was ready or started a moment ago, and this may end by itself"}}
 	}
 	if advice == status.Check {

@@ -30,6 +30,7 @@ const (
 	oneWay                     // nothing reaches the host of the peer, and the peer's packets arrive
 	silent                     // nothing arrives from the peer or its host
 	tooBig                     // packets of the pods' MTU are lost
+	dropped                    // small packets passed, and then none of any size
 	noTCP
 	noICMP
 	plights
@@ -40,6 +41,9 @@ func plightOf(w node.Way) (plight, bool) {
 	r := w.Probe
 	switch r.Finding {
 	case probe.SizeLost:
+		if r.Passes == 0 {
+			return dropped, true
+		}
 		return tooBig, true
 	case probe.TCPLost:
 		return noTCP, true
@@ -204,6 +208,8 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 		finding.Remedy = "ping " + first
 		finding.Text = fmt.Sprintf("no answer from %s, nor to a ping of the host, and nothing arrives from there: it is "+
 			"down, or packets are lost on the way. %s", names, f.whereLost(who.peers))
+	case trouble == dropped:
+		finding.Text += ". " + f.whereLost(who.peers)
 	case trouble == tooBig:
 		finding.Topic, finding.Remedy = "mtu", f.smallerMTU(who.first, first)
 	case trouble == noTCP && who.first.Type == "tunnel":

@@ -132,6 +132,9 @@ var peerCases = []struct {
 		backend("host-gw")(t, f)
 	}, []probe.Result{narrow, well},
 		tooNarrow + " # ip link set eth0 mtu 1350 (on every node, and in the settings that it starts with)\n"},
+	{"a fault that began during a probe", nil, []probe.Result{{Finding: probe.SizeLost, MTU: 1450}, well},
+		"warning peers: 192.168.64.2 answered a small packet and then none of any larger size up to 1450 bytes: packets " +
+			"are lost, and not for their size alone. " + lostSomewhere + " # flannelctl mesh --port 8081\n"},
 	{"a small MTU and no TCP", nil, []probe.Result{narrow, noTCPs, well, narrow},
 		"warning mtu: 192.168.64.2 answers packets of at most 1350 bytes, pods may send 1450: the MTU of the network " +
 			"between the hosts is too small for it; the same holds for 192.168.64.5 # flannelctl ping --mtu 192.168.64.2\n" +
@@ -148,6 +151,12 @@ var peerCases = []struct {
 	{"a fault of some seconds ago", probedAgo(40*time.Second, time.Second), []probe.Result{oneway, well},
 		"warning peers: packets to 192.168.64.2 are lost, and those from there arrive. " + lostSomewhere +
 			" (probed 40s ago) # flannelctl mesh --port 8081\n"},
+	{"probes of silent peers last longer than an interval", func(t *testing.T, f *Facts) {
+		t.Helper()
+		f.Status.Probes.Interval = time.Second
+		probedAgo(9*time.Second)(t, f)
+	}, []probe.Result{well},
+		"ok peers: all peers that were probed answer, and UDP port 8472 is reached from each of them (probed 9s ago) # \n"},
 	{"probes that are too old", probedAgo(time.Second, 4*time.Minute, 5*time.Minute), []probe.Result{well, well, barred},
 		"warning peers: whether 192.168.64.3, 192.168.64.4 answers now is not known: the last probes are too old for that " +
 			"(probed 4m0s to 5m0s ago) # flannelctl ping --mtu 192.168.64.3\n"},

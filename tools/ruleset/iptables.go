@@ -3,6 +3,7 @@ package ruleset
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -159,6 +160,10 @@ func (r *Rule) setTarget(option, target string, options []string) {
 		r.Verdict = known
 	}
 	switch {
+	case target == "TTL" || target == "HL":
+		if endsEarly(options) {
+			r.Verdict = verdictUnknown
+		}
 	case target == "NOTRACK", target == "CT" && slices.Contains(options, "--notrack"):
 		r.change = func(p *Packet) { p.Untracked = true }
 	case target == "MARK":
@@ -168,6 +173,19 @@ func (r *Rule) setTarget(option, target string, options []string) {
 	case target == "REDIRECT":
 		r.change = destination("") // an address of the device by which the packet came
 	}
+}
+
+// fewHops is a number of hops that may be too small for the way to another node's pod.
+const fewHops = 8
+
+// endsEarly reports whether the options of TTL or HL leave a packet so few hops that a host on its way may drop it.
+func endsEarly(options []string) bool {
+	for _, name := range []string{"--ttl-set", "--hl-set"} {
+		if hops, err := strconv.Atoi(valueOf(options, name)); err == nil {
+			return hops < fewHops
+		}
+	}
+	return valueOf(options, "--ttl-dec") != "" || valueOf(options, "--hl-dec") != ""
 }
 
 // valueOf returns the word after an option.

@@ -152,6 +152,7 @@ var without = []string{"counter", "log", "comment", "quota", "set", "flow", "ct 
 func (t *nftTable) rule(exprs []map[string]json.RawMessage) Rule {
 	var r Rule
 	var words []string
+	rewrites := false
 	for _, e := range exprs {
 		for name, data := range e {
 			verdict, known := effects[name]
@@ -171,6 +172,9 @@ func (t *nftTable) rule(exprs []map[string]json.RawMessage) Rule {
 				r.change = func(p *Packet) { p.Untracked = true }
 			case name == "mangle":
 				r.change = nftMangle(data)
+				if field := rewritten(data); field != "" {
+					rewrites, name = true, field+" set"
+				}
 			case name == "vmap":
 				r.Verdict, r.choices = verdict, t.choicesOf(data)
 			case known:
@@ -189,6 +193,9 @@ func (t *nftTable) rule(exprs []map[string]json.RawMessage) Rule {
 		}
 	}
 	r.Text = strings.Join(words, " ")
+	if rewrites && r.Verdict != verdictDrop {
+		r.Verdict = verdictUnknown // where the packet goes then
+	}
 	return r
 }
 
@@ -215,6 +222,33 @@ func nftMangle(data json.RawMessage) func(*Packet) {
 		return func(p *Packet) { p.Mark, p.MarkKnown = mark, true }
 	}
 	return func(p *Packet) { p.MarkKnown = false }
+}
+
+// rewritten returns the field of the packet that a statement changes, if the packet may end elsewhere for it; empty:
+// none.
+func rewritten(data json.RawMessage) string {
+	var m struct {
+		Key struct {
+			Payload *struct{ Protocol, Field string }
+		}
+		Value json.RawMessage
+	}
+	if json.Unmarshal(data, &m) != nil || m.Key.Payload == nil {
+		return ""
+	}
+	field := m.Key.Payload.Field
+	var value int
+	number := json.Unmarshal(m.Value, &value) == nil
+	switch {
+	case field == "dscp" || field == "ecn" || field == "flowlabel":
+		return ""
+	case (field == "ttl" || field == "hoplimit") && number && value >= fewHops:
+		return ""
+	}
+	if field == "" {
+		return "mangle" // a part without a name
+	}
+	return m.Key.Payload.Protocol + " " + field
 }
 
 // nftDestination returns the change of a packet's destination.

@@ -163,3 +163,42 @@ func FuzzRules(f *testing.F) {
 		}
 	})
 }
+
+// A rule that leaves a packet few hops may end it on a later host; one that leaves many does not.
+func TestFewHops(t *testing.T) {
+	for spec, doubted := range map[string]bool{
+		"-o flannel.1 -j TTL --ttl-set 1": true, "-o flannel.1 -j TTL --ttl-set 64": false, "-j HL --hl-dec 1": true,
+		"-j TTL --ttl-inc 1": false,
+	} {
+		tables := IPTables("iptables-nft", "*mangle\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING "+spec+"\n")
+		j := tables.Judge(Postrouting, between("tcp", 80))
+		if (len(j.Doubts) == 1) != doubted || j.Drops != "" {
+			t.Errorf("%s: %s", spec, shown(j))
+		}
+	}
+}
+
+// A statement that rewrites the packet leaves its end unknown, except one that no host on the way asks about.
+func TestRewrites(t *testing.T) {
+	const table = `{"nftables":[{"table":{"family":"ip","name":"s"}},{"chain":{"family":"ip","table":"s","name":"c",` +
+		`"type":"filter","hook":"output","prio":0,"policy":"accept"}},{"rule":{"family":"ip","table":"s","chain":"c",` +
+		`"expr":[{"mangle":%s}]}}]}`
+	for statement, want := range map[string]string{
+		`{"key":{"payload":{"protocol":"udp","field":"dport"}},"value":9999}`:        "udp dport set",
+		`{"key":{"payload":{"protocol":"ip","field":"daddr"}},"value":"10.5.9.9"}`:   "ip daddr set",
+		`{"key":{"payload":{"protocol":"ip","field":"ttl"}},"value":1}`:              "ip ttl set",
+		`{"key":{"payload":{"protocol":"ip","field":"ttl"}},"value":64}`:             "",
+		`{"key":{"payload":{"protocol":"ip","field":"dscp"}},"value":"af11"}`:        "",
+		`{"key":{"tcp option":{"name":"maxseg","field":"size"}},"value":1200}`:       "",
+		`{"key":{"payload":{"base":"nh","offset":128,"len":32}},"value":"10.5.9.9"}`: "mangle",
+	} {
+		tables, err := NFT(cidr.V4, []byte(fmt.Sprintf(table, statement)), func(string) bool { return false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := tables.Judge(Output, outerPacket("192.168.64.2", 8472))
+		if got := strings.Join(j.Doubts, ""); (got != "") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %q", statement, shown(j), want)
+		}
+	}
+}

@@ -58,6 +58,8 @@ func (k *Linux) View(ctx context.Context, networks []netip.Prefix) (*View, error
 func (k *Linux) Route(q Question) (Route, error) {
 	r, err := k.Host.Way(q)
 	switch {
+	case errors.Is(err, unix.EINVAL) && q.In != "":
+		return Route{}, fmt.Errorf("%w, or none leads back to %s", ErrBlackhole, q.Src)
 	case errors.Is(err, unix.EINVAL):
 		return Route{}, ErrBlackhole
 	case errors.Is(err, unix.EXDEV):
@@ -101,14 +103,15 @@ func (k *Linux) Neighbour(name string, ip netip.Addr) (Neighbour, error) {
 	return Neighbour{}, nil
 }
 
-// Neighbours returns the addresses within a prefix that have answered of late.
+// Neighbours returns the addresses within a prefix that have answered of late, or have a permanent entry.
 func (k *Linux) Neighbours(within netip.Prefix) []netip.Addr {
 	family := cidr.Pick(cidr.FamilyOf(within.Addr()), unix.AF_INET, unix.AF_INET6)
 	all, err := k.Netlink.NeighList(0, family)
 	if err != nil {
 		return nil
 	}
-	const known = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE
+	const known = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE |
+		netlink.NUD_PERMANENT
 	var found []netip.Addr
 	for _, n := range all {
 		if a := addrOf(n.IP); n.State&known != 0 && within.Contains(a) {

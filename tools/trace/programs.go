@@ -93,8 +93,8 @@ func (k *Linux) OnDevice(link string, out bool) (drops string, doubts []string) 
 		}
 		doubts = append(doubts, name+": "+text)
 	}
-	if queue := k.printed("tc", "qdisc", "show", "dev", link); out && strings.Contains(queue, "netem") {
-		if strings.Contains(queue, "loss 100%") {
+	if queue := k.printed("tc", "qdisc", "show", "dev", link); out && isShaper(queue) {
+		if strings.Contains(queue, "loss 100%") || strings.HasPrefix(queue, "qdisc blackhole ") {
 			return fmt.Sprintf("the queue of %s: %s", link, queue), nil
 		}
 		doubts = append(doubts, fmt.Sprintf("the queue of %s: %s", link, queue))
@@ -103,6 +103,17 @@ func (k *Linux) OnDevice(link string, out bool) (drops string, doubts []string) 
 		doubts = append(doubts, "the program of XDP on "+link)
 	}
 	return "", doubts
+}
+
+// isShaper reports whether a device has a queue that may drop packets though there is room: it is slower than the
+// device, or drops some on purpose.
+func isShaper(queue string) bool {
+	words := strings.Fields(queue)
+	shapes := func(kind string) bool {
+		i := slices.Index(words, kind)
+		return i > 0 && words[i-1] == "qdisc"
+	}
+	return slices.ContainsFunc([]string{"netem", "tbf", "htb", "hfsc", "cbq", "blackhole"}, shapes)
 }
 
 // printed returns the output of a program in one line, empty if it fails: a host without tc has none of its filters.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/internal/shellword"
 )
@@ -140,8 +141,9 @@ func (w *walk) underlay(to, from netip.Addr, extra headers, o outer, what string
 		return w.end(refusal(err), "underlay", "ip route get "+to.String()+" must name a way to that host",
 			"the kernel has no way to the host %s: %v", to, err)
 	case way.Local:
-		return w.end("loop", "underlay", "two nodes share an address: flannelctl leases list shows which",
-			"%s is an address of this host", to)
+		return w.end("loop", "underlay", "look at ip addr, which shows the device that has it: if it is this node's own, "+
+			"two nodes share an address, and flannelctl leases list shows which; else another program gave this host the "+
+			"address of that node", "%s is an address of this host%s", to, w.deviceWith(to))
 	}
 	link, ok := w.view.link(way.Link)
 	switch {
@@ -171,11 +173,26 @@ func (w *walk) underlay(to, from netip.Addr, extra headers, o outer, what string
 			"no host on %s answers for %s", way.Link, next)
 	}
 	if n.Fixed {
-		w.doubt("underlay", fmt.Sprintf("%s has a permanent entry, by which %s is %s: if that is not its MAC, packets "+
-			"are lost", way.Link, next, n.MAC))
+		w.doubt("underlay", fixed(way.Link, next, n))
 	}
 	w.hop("underlay", "%s goes by %s%s", to, way.Link, viaText(way.Via))
 	return w.left(to, "by %s to the host %s", way.Link, to)
+}
+
+// deviceWith names the device of this host with an address; empty: none shows it.
+func (w *walk) deviceWith(a netip.Addr) string {
+	for _, l := range w.view.Host.Links {
+		if slices.ContainsFunc(l.Addrs, func(on driver.LinkAddr) bool { return on.Prefix.Addr() == a }) {
+			return ", on " + l.Name
+		}
+	}
+	return ""
+}
+
+// fixed says that a neighbour is permanent.
+func fixed(link string, ip netip.Addr, n Neighbour) string {
+	return fmt.Sprintf("%s has a permanent entry, by which %s is %s: if that is not its MAC, packets are lost", link, ip,
+		n.MAC)
 }
 
 func viaText(via netip.Addr) string {

@@ -198,6 +198,9 @@ func (w *walk) route() error {
 	case errors.Is(err, ErrSource):
 		return w.end(reason, "route", "set net.ipv4.conf."+w.in+".rp_filter to 2, or remove the other route to the source",
 			"the reverse path filter drops it: %s is not the device by which the kernel would answer %s", w.in, w.Flow.Src)
+	case errors.Is(err, ErrBlackhole) && w.in != "" && w.noWayBack():
+		return w.end(reason, "route", "look at ip rule and ip route show table all"+w.foreignRules(), "the kernel takes no "+
+			"packet from %s that comes in by %s: it has no way back there", w.Flow.Src, w.in)
 	case err != nil:
 		return w.end(reason, "route", w.lostRemedy(), "the kernel has no way to %s: %v", w.Flow.Dst, err)
 	case way.Local:
@@ -222,6 +225,12 @@ func (w *walk) route() error {
 		w.note("route", "%s chose that, before the table main", rule)
 	}
 	return nil
+}
+
+// noWayBack reports whether the kernel refuses packets to the source: it then takes none from there either.
+func (w *walk) noWayBack() bool {
+	_, err := w.Route(Question{Dst: w.Flow.Src})
+	return refusal(err) != ""
 }
 
 // The kernel's own tables of routes.
@@ -421,6 +430,9 @@ func (w *walk) resolve(link string, next netip.Addr) error {
 		to = "which is " + n.MAC.String()
 	}
 	pod := next == w.Flow.Dst && w.isFlannels(next) && w.isOwn(next)
+	if pod && n.Fixed {
+		w.doubt("neighbour", fixed(link, next, n))
+	}
 	if pod {
 		return w.arrived("leave", "to the pod %s on %s, %s", next, link, to)
 	}
