@@ -122,7 +122,43 @@ var sealed = []fault{
 		"the kernel has no way to the host 192.168.64.2"},
 	{1, "echo 0 > /proc/sys/net/ipv4/conf/flannel.1/forwarding", "echo 1 > /proc/sys/net/ipv4/conf/flannel.1/forwarding",
 		"forwards no IPv4 packet that comes in by flannel.1"},
+	{1, "nft add table netdev sealed; " +
+		"nft add chain netdev sealed c '{ type filter hook ingress device eth0 priority 0; }'; " +
+		"nft add rule netdev sealed c udp dport 8472 drop", "nft delete table netdev sealed", "table netdev sealed"},
+	{0, "nft add table netdev sealed; " +
+		"nft add chain netdev sealed c '{ type filter hook egress device eth0 priority 0; }'; " +
+		"nft add rule netdev sealed c udp dport 8472 drop", "nft delete table netdev sealed", "table netdev sealed"},
+	{0, "iptables -t raw -I PREROUTING -i cni0 -j NOTRACK; iptables -I FORWARD -m conntrack --ctstate UNTRACKED -j DROP",
+		"iptables -D FORWARD -m conntrack --ctstate UNTRACKED -j DROP; iptables -t raw -D PREROUTING -i cni0 -j NOTRACK",
+		"--ctstate UNTRACKED -j DROP drops it"},
+	{0, "iptables -t mangle -I POSTROUTING -o flannel.1 -j TTL --ttl-set 1",
+		"iptables -t mangle -D POSTROUTING -o flannel.1 -j TTL --ttl-set 1", unjudged},
+	nftRewrite(0, "output", "udp dport 8472 udp dport set 9999"),
+	nftRewrite(1, "prerouting", "iifname flannel.1 ip daddr set 10.5.99.99"),
+	{0, "iptables -I FORWARD -i cni0 -m connlimit --connlimit-above 0 -j REJECT",
+		"iptables -D FORWARD -i cni0 -m connlimit --connlimit-above 0 -j REJECT", unjudged},
+	{0, "tc qdisc add dev eth0 root tbf rate 1kbit burst 60 latency 1ms", "tc qdisc del dev eth0 root", unjudged},
+	{1, "ip neigh replace DST lladdr 02:00:00:00:00:99 dev cni0 nud permanent", "ip neigh del DST dev cni0", unjudged},
+	{1, eachPort + "ip link set $p down; done", eachPort + "ip link set $p up; done", "the ports .* of cni0 are down"},
+	{1, "ip addr add 192.168.64.1/32 dev lo", "ip addr del 192.168.64.1/32 dev lo",
+		"192.168.64.1 is an address of this host, on lo"},
+	{0, "ip addr add DST/32 dev lo", "ip addr del DST/32 dev lo", "contains address DST/32 of lo"},
+	{0, "ip rule add pref 80 to SRC prohibit", "ip rule del pref 80",
+		"takes no packet from SRC that comes in by cni0|the kernel has no way to SRC"},
+	{1, "iptables -t nat -I PREROUTING -i flannel.1 -j DNAT --to-destination 192.0.2.9",
+		"iptables -t nat -D PREROUTING -i flannel.1 -j DNAT --to-destination 192.0.2.9",
+		"changes its destination to 192.0.2.9"},
 }
+
+// nftRewrite is a fault of a rule of nft that rewrites packets, whose end is not known then.
+func nftRewrite(on int, hook, rule string) fault {
+	f := nftFault(on, "ip", hook, -50, "rule ip sealed c "+rule)
+	f.cause = unjudged
+	return f
+}
+
+// eachPort begins a loop over the ports of the pods' bridge.
+const eachPort = "for p in $(ip -o link show master cni0 | sed 's/^[0-9]*: //; s/[@:].*//'); do "
 
 // unjudged matches no finding: the tools can only say that something cannot be judged.
 const unjudged = "^$"

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -85,6 +86,18 @@ func (s *Store) ForgetToken(ctx context.Context, n *Node) error {
 	}
 	if _, err := s.client.UserChangePassword(ctx, n.Name, n.Name); err != nil {
 		return fmt.Errorf("store: forget the session of %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// Alarm raises the alarm that etcd raises when its database has reached its quota, or ends it.
+func (s *Store) Alarm(ctx context.Context, on bool) error {
+	alarm := pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: pb.AlarmType_NOSPACE}
+	if on {
+		alarm.Action = pb.AlarmRequest_ACTIVATE
+	}
+	if _, err := pb.NewMaintenanceClient(s.client.ActiveConnection()).Alarm(ctx, &alarm); err != nil {
+		return fmt.Errorf("store: alarm %t: %w", on, err)
 	}
 	return nil
 }
