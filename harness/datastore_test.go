@@ -21,7 +21,7 @@ var storeTroubles = []struct {
 		func(ctx context.Context, lab *harness.Lab) error { return lab.Store.Alarm(ctx, true) }},
 	{"etcd has no leader", "check", "etcdserver: no leader", "etcdctl endpoint status", false,
 		func(ctx context.Context, lab *harness.Lab) error { return lab.Store.LoseLeader(ctx) }},
-	{"etcd has no leader", "status", "has no leader", "etcdctl endpoint status --cluster", false,
+	{"etcd has no leader", "status", "may have no leader", "flannelctl check --etcd-endpoints=URL", false,
 		func(ctx context.Context, lab *harness.Lab) error { return lab.Store.LoseLeader(ctx) }},
 	{"the name of the datastore does not resolve", "status", "this host cannot resolve the name etcd.invalid",
 		"getent hosts etcd.invalid", false,

@@ -46,6 +46,12 @@ var faults = map[lease.Fault]Advice{
 		"kubectl describe clusterrole,clusterrolebinding flannel"},
 }
 
+// isMute reports whether a reason says that a request has had no answer in time, though the connection stands.
+func isMute(reason string) bool {
+	return strings.Contains(reason, "etcd: ") && strings.Contains(reason, "context deadline exceeded") &&
+		!strings.Contains(reason, "dial ")
+}
+
 // unresolved matches a failed question for the addresses of a name.
 var unresolved = regexp.MustCompile(`lookup ([^\s:]+)( on \S+)?: `)
 
@@ -115,6 +121,10 @@ func Advise(s node.Status) Advice {
 	case !s.Synced && slices.ContainsFunc(s.Reasons, leadsNowhere):
 		return Advice{"this host has no way to the datastore: look whether its interface is up and has its address and " +
 			"routes. The datastore itself may be well", "ip -br addr; ip route"}
+	case !s.Synced && slices.ContainsFunc(s.Reasons, isMute):
+		return Advice{"the datastore takes the connection and answers no request: etcd may have no leader, since most of " +
+			"its members are down or cut off, or it is overloaded. This asks its members",
+			"flannelctl check --etcd-endpoints=URL"}
 	case !s.Synced:
 		return Advice{"start the datastore, or correct the flags of flanneld that name it (--etcd-endpoints, --remote, " +
 			"--kube-api-url). This asks it from here", "flannelctl config get --etcd-endpoints=URL"}

@@ -228,6 +228,21 @@ func TestAdviceByName(t *testing.T) {
 	}
 }
 
+// An etcd without a leader takes connections, and answers no request.
+func TestAdviceWithoutLeader(t *testing.T) {
+	const mute = "the datastore does not answer: etcd: read /n/config: context deadline exceeded "
+	for why, want := range map[string]string{
+		"(context deadline exceeded)":        "check",
+		"(dial tcp 192.0.2.1:2379: refused)": "config get",
+	} {
+		r := readyNode()
+		r.Ready, r.Synced, r.Reasons = false, false, []string{mute + why}
+		if got := Advise(node.Status(r)); got.Command != "flannelctl "+want+" --etcd-endpoints=URL" {
+			t.Errorf("%s: %+v", why, got)
+		}
+	}
+}
+
 // What probes have found out is no trouble of this node.
 func TestProbes(t *testing.T) {
 	r := readyNode()
