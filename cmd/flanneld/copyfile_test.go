@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +32,7 @@ func TestCopiesLikeUpstreamsInitContainers(t *testing.T) {
 		source, old := filepath.Join(t.TempDir(), "source"), filepath.Join(dir, "old")
 		names := strings.NewReplacer("SRC", source, "DST", old, "DIR", dir)
 		write := func(path, text string, mode os.FileMode) {
-			if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			if err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -66,8 +66,8 @@ func TestLeftCommandEndsWithTheBoot(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		path, trail := filepath.Join(dir, "state.commands"), filepath.Join(dir, "trail")
-		left := peer("echo added >>"+trail, "\n")
-		left.Undo, left.Outcome = "echo undone >>"+trail, dataplane.Left
+		left := peer("echo added >>'"+trail+"'", "\n")
+		left.Undo, left.Outcome = "echo undone >>'"+trail+"'", dataplane.Left
 		other := left
 		other.Subnet = netip.MustParsePrefix("10.5.4.0/24")
 		text := fmt.Sprintf("boot %s\nkeep %s\nkeep %s\n", boot, left, other)
