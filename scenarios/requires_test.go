@@ -123,7 +123,7 @@ func skipWithout(t *testing.T, file string) {
 				file, name, strings.Join(slices.Sorted(maps.Keys(features)), ", "))
 		}
 		if err := try(); err != nil {
-			t.Skipf("this kernel lacks %s: %v", name, err)
+			t.Skipf("this machine lacks %s: %v", name, err)
 		}
 	}
 }
