@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -29,8 +30,8 @@ import (
 // unprivileged is a user without rights.
 const unprivileged = 65534
 
-// ownCertificate writes a certificate for 127.0.0.1, which vouches for itself, and its key.
-func ownCertificate(t *testing.T) (certFile, keyFile string) {
+// ownCertificate writes a certificate for an address, which vouches for itself, and its key.
+func ownCertificate(t *testing.T, of netip.Addr) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -38,7 +39,7 @@ func ownCertificate(t *testing.T) (certFile, keyFile string) {
 	}
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses: []net.IP{of.AsSlice()},
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	if err != nil {
@@ -176,8 +177,9 @@ func TestEmbeddedEtcdExits(t *testing.T) {
 
 // For other hosts the embedded etcd also listens at an address, where each client shows a certificate.
 func TestEmbeddedEtcdWithCertificates(t *testing.T) {
-	cert, key := ownCertificate(t)
-	endpoint := fmt.Sprintf("https://127.0.0.1:%d", freePort(t))
+	at := freeAddress(t)
+	cert, key := ownCertificate(t, at.Addr())
+	endpoint := "https://" + at.String()
 	p, dir := oneHost(t, nil, "--etcd-endpoints="+endpoint, "--etcd-certfile="+cert, "--etcd-keyfile="+key,
 		"--etcd-cafile="+cert)
 	p.await("/readyz", "flanneld is ready")

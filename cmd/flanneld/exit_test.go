@@ -17,12 +17,13 @@ func TestExitStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	port := taken.Addr().(*net.TCPAddr).Port
+	at := taken.Addr().(*net.TCPAddr).AddrPort()
+	port := at.Port()
 	bad := filepath.Join(t.TempDir(), "net-conf.json")
 	if err := os.WriteFile(bad, []byte(`{"Network":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cert, key := ownCertificate(t)
+	cert, key := ownCertificate(t, at.Addr())
 	etcdAt := fmt.Sprintf("--etcd-endpoints=https://127.0.0.1:%d", port)
 
 	for name, c := range map[string]struct {

@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,10 +44,10 @@ func launch(t *testing.T, env []string, args ...string) *process {
 // prepare returns a daemon that has not begun.
 func prepare(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	port := freePort(t)
-	p := &process{t: t, done: make(chan struct{}), url: fmt.Sprintf("http://127.0.0.1:%d", port)}
-	p.cmd, p.out = command(t, env, append([]string{"--healthz-ip=127.0.0.1", fmt.Sprintf("--healthz-port=%d", port)},
-		args...)...)
+	at := freeAddress(t)
+	p := &process{t: t, done: make(chan struct{}), url: "http://" + at.String()}
+	p.cmd, p.out = command(t, env, append([]string{"--healthz-ip=" + at.Addr().String(),
+		fmt.Sprintf("--healthz-port=%d", at.Port())}, args...)...)
 	return p
 }
 
@@ -107,15 +109,16 @@ func (p *process) ended() (int, string) {
 	return p.cmd.ProcessState.ExitCode(), p.out.String()
 }
 
-// freePort returns a port that was free a moment ago.
-func freePort(t *testing.T) int {
+// freeAddress returns an address of loopback on which nothing listens. It is unlike the last one, and unlike those of
+// clients, one of which could get the port of 127.0.0.1 meanwhile.
+func freeAddress(t *testing.T) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
 // A daemon that waits for its datastore or config is alive, logs the reason

@@ -38,7 +38,7 @@ func follow(t *testing.T, addr string) *remote.Store {
 func TestListen(t *testing.T) {
 	for _, form := range []string{"%s", "tcp://%s"} {
 		systemd := newNotified(t)
-		addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+		addr := freeAddress(t).String()
 		p := launch(t, systemd.env(), "--embed-etcd="+t.TempDir(),
 			"--listen="+fmt.Sprintf(form, addr))
 		systemd.await("READY=1")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -73,10 +74,11 @@ func realEtcdV2(t *testing.T) *etcdV2 {
 	return e
 }
 
-// freeAddress returns an address of loopback on which nothing listens.
+// freeAddress returns an address of loopback on which nothing listens. It is unlike the last one, and unlike those of
+// clients, one of which could get the port of 127.0.0.1 meanwhile.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	if err != nil {
 		t.Fatal(err)
 	}
