@@ -1,7 +1,6 @@
 package alloc
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -292,27 +291,6 @@ func TestChooseAgreesWithASearch(t *testing.T) {
 			t.Fatalf("chose %v, %v out of %v", k, err, free)
 		}
 	})
-}
-
-func BenchmarkChoose(b *testing.B) {
-	n, rng := network(b, `"Network":"10.0.0.0/8"`), random(1)
-	for _, taken := range []int{0, 5000} {
-		b.Run(fmt.Sprintf("taken=%d", taken), func(b *testing.B) {
-			snap := new(lease.Snapshot)
-			for len(snap.Leases) < taken {
-				k, err := Choose(n, snap, lease.Key{}, rng)
-				if err != nil {
-					b.Fatal(err)
-				}
-				snap.Leases = append(snap.Leases, &lease.Lease{Key: k})
-			}
-			for b.Loop() {
-				if _, err := Choose(n, snap, lease.Key{}, rng); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }
 
 func TestInside(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
 
@@ -44,49 +43,6 @@ func BenchmarkNoChangePass(b *testing.B) {
 				w.n.Step(w.now, looked(HostLane, look))
 				if r := w.n.Ready(); r.Lanes[HostLane].Plan != nil {
 					b.Fatalf("%d changes in a quiet world", len(r.Lanes[HostLane].Plan))
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkFirstPlan renders and diffs all peers against an empty host.
-func BenchmarkFirstPlan(b *testing.B) {
-	for _, peers := range []int{1000, 5000, 20_000} {
-		b.Run(fmt.Sprint(peers), func(b *testing.B) {
-			w := benchWorld(b, peers)
-			empty := Looked{Seen: driver.Observation{Facts: w.facts, State: dataplane.NewState()}, SubnetFile: w.subnetFile()}
-			b.ReportAllocs()
-			for b.Loop() {
-				w.now = w.now.Add(time.Minute)
-				w.n.host.want = wantCache{}
-				w.n.Step(w.now, Input{})
-				w.n.Step(w.now, looked(HostLane, empty))
-				if r := w.n.Ready(); len(r.Lanes[HostLane].Plan) < 3*peers {
-					b.Fatalf("%d changes", len(r.Lanes[HostLane].Plan))
-				}
-				w.n.Step(w.now, applied(HostLane, make([]error, len(w.n.hostLane().plan))))
-			}
-		})
-	}
-}
-
-// BenchmarkAllRefused assigns the refused objects of all peers to their peers, as
-// when the kernel refuses every route.
-func BenchmarkAllRefused(b *testing.B) {
-	for _, peers := range []int{1000, 5000} {
-		b.Run(fmt.Sprint(peers), func(b *testing.B) {
-			w := benchWorld(b, peers)
-			var ops []dataplane.Op
-			for _, e := range w.n.host.want.state.FDB.All {
-				ops = append(ops, dataplane.Op{Verb: dataplane.Replace, Object: e})
-			}
-			for b.Loop() {
-				w.n.host.want.indexed = nil
-				for _, op := range ops {
-					if !w.n.refusedPeer(op, driver.ErrInvalid) {
-						b.Fatalf("%s belongs to no peer", op)
-					}
 				}
 			}
 		})

@@ -192,28 +192,6 @@ func TestNoProbesByDefault(t *testing.T) {
 	}
 }
 
-// BenchmarkProbe is the core's share of a probe and its answer, in a node with 5,000 peers.
-func BenchmarkProbe(b *testing.B) {
-	w := benchWorld(b, 5000)
-	w.n.probes = newProbeState(Options{ProbeInterval: time.Minute, Rand: w.n.opts.Rand})
-	w.run(Input{})
-	b.ReportAllocs()
-	b.ResetTimer()
-	for sent := 0; sent < b.N; {
-		w.now = w.n.probes.wake()
-		for _, l := range w.n.lanes {
-			l.lookDue = w.now.Add(time.Hour) // looks are measured elsewhere
-		}
-		w.n.Step(w.now, Input{})
-		probes := w.n.Ready().Probes
-		sent += len(probes)
-		for _, r := range probes {
-			w.n.Step(w.now, Input{Probed: &Probed{Answers: []probe.Answer{{ID: r.ID, OK: true, RTT: time.Millisecond}}}})
-			w.n.Ready()
-		}
-	}
-}
-
 // Probes through a device leave from flannel's own address on it. The kernel may choose a
 // foreign one, from which peers with WireGuard accept nothing.
 func TestSourceOfProbes(t *testing.T) {

@@ -441,24 +441,6 @@ func TestUnable(t *testing.T) {
 	}
 }
 
-// BenchmarkProbe measures a probe and its answer, with 5,000 peers.
-func BenchmarkProbe(b *testing.B) {
-	var targets []Target
-	for i := range 5000 {
-		targets = append(targets, target(i+1))
-	}
-	now := time.Unix(1e9, 0)
-	p := New(time.Minute, rand.New(rand.NewPCG(1, 2)))
-	p.Watch(now, targets)
-	b.ReportAllocs()
-	for b.Loop() {
-		now = now.Add(50 * time.Millisecond)
-		if r, ok := p.Due(now); ok {
-			p.Answered(now, Answer{ID: r.ID, OK: true, RTT: time.Millisecond})
-		}
-	}
-}
-
 // BenchmarkMemory measures what a prober of 5,000 peers keeps.
 func BenchmarkMemory(b *testing.B) {
 	var targets []Target

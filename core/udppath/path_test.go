@@ -227,10 +227,8 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// TestRouteProperty compares, in both directions, with a search through all
-// peers, after changes to the table.
-// What a path remembers of a flow holds for this table, this sender and these
-// addresses alone.
+// TestReceiveRemembersNoMoreThanTheFlow checks that what a path remembers of a flow holds for this table, this sender and
+// these addresses alone.
 func TestReceiveRemembersNoMoreThanTheFlow(t *testing.T) {
 	table, path := tableA(t), newPath()
 	without := table.Without(netip.MustParsePrefix("10.5.2.0/24"))
@@ -264,6 +262,8 @@ func TestReceiveRemembersNoMoreThanTheFlow(t *testing.T) {
 	}
 }
 
+// TestRouteProperty compares, in both directions, with a search through all
+// peers, after changes to the table.
 func TestRouteProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		address := rapid.Custom(func(t *rapid.T) netip.Addr {

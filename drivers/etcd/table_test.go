@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -158,83 +157,6 @@ func current(h *history, s *lease.Snapshot) lease.Snapshot {
 func comparers() cmp.Options {
 	sameAttrs := cmp.Comparer(func(a, b lease.Attrs) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 	return cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(lease.Key{}), sameAttrs}
-}
-
-// records returns as many leases as asked for, as vxlan nodes write them.
-func records(n int) *history {
-	h := &history{now: map[string]*mvccpb.KeyValue{}}
-	for i := range n {
-		h.put(fmt.Sprintf("%s10.%d.%d.0-24", testDir, i>>8, i&255), fmt.Sprintf(
-			`{"PublicIP":"192.168.%d.%d","PublicIPv6":null,"BackendType":"vxlan",`+
-				`"BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:%02x:%02x"}}`,
-			i>>8, i&255, i>>8, i&255), int64(i+1))
-	}
-	return h
-}
-
-const many = 5000
-
-// BenchmarkList makes a snapshot of a list of many leases.
-func BenchmarkList(b *testing.B) {
-	kvs := records(many).list()
-	b.ReportAllocs()
-	for b.Loop() {
-		t := newTable(testDir, listed{revision: many, leases: kvs}, nil)
-		if s, _ := t.snapshot(); len(s.Leases) != many {
-			b.Fatal(len(s.Leases))
-		}
-	}
-}
-
-// BenchmarkBurst applies as many events, one by one, and makes one snapshot, as if
-// no reader looked in between.
-func BenchmarkBurst(b *testing.B) {
-	h := records(many)
-	b.ReportAllocs()
-	for b.Loop() {
-		t := newTable(testDir, listed{}, nil)
-		for i := range h.events {
-			t.apply(h.events[i : i+1])
-		}
-		if s, _ := t.snapshot(); len(s.Leases) != many {
-			b.Fatal(len(s.Leases))
-		}
-	}
-}
-
-// BenchmarkChange changes one of many leases, and makes a snapshot.
-func BenchmarkChange(b *testing.B) {
-	h := records(many)
-	t := newTable(testDir, listed{revision: many, leases: h.list()}, nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		h.put(testDir+"10.7.7.0-24", value("192.0.2.1"), 1)
-		t.apply(h.events[len(h.events)-1:])
-		if s, _ := t.snapshot(); len(s.Leases) != many {
-			b.Fatal(len(s.Leases))
-		}
-	}
-}
-
-// BenchmarkMemory measures the memory of a table of many leases with one snapshot.
-func BenchmarkMemory(b *testing.B) {
-	kvs := records(many).list()
-	for b.Loop() {
-		before := heap()
-		t := newTable(testDir, listed{revision: many, leases: kvs}, nil)
-		s, _ := t.snapshot()
-		b.ReportMetric(float64(heap()-before)/many, "B/lease")
-		runtime.KeepAlive(t)
-		runtime.KeepAlive(s)
-		runtime.KeepAlive(kvs)
-	}
-}
-
-func heap() uint64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // TestSpread checks that the time over which nodes spread their lists grows with

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
@@ -85,17 +84,6 @@ func BenchmarkApply(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(add)), "ns/object")
 		})
-	}
-}
-
-// BenchmarkReplace measures replacing objects that are already as wanted.
-func BenchmarkReplace(b *testing.B) {
-	w := newWorld(b)
-	apply(b, w.d, overlay(b, w, dataplane.Create, 5000))
-	ops := peerOps(dataplane.Replace, 5000)
-	b.ReportAllocs()
-	for b.Loop() {
-		apply(b, w.d, ops)
 	}
 }
 
@@ -176,22 +164,6 @@ func crowd(t testing.TB, w *world, devices, routes int) {
 		}}
 	}
 	apply(t, w.d, ops)
-}
-
-// BenchmarkLookByLibrary measures the netlink package reading the same tables.
-// Its cost is why this package parses them itself.
-func BenchmarkLookByLibrary(b *testing.B) {
-	w := newWorld(b)
-	apply(b, w.d, overlay(b, w, dataplane.Create, 5000))
-	l := must(w.host.LinkByName(benchLink))
-	b.ReportAllocs()
-	start := cpuTime(b)
-	for b.Loop() {
-		must(w.host.NeighList(l.Attrs().Index, netlink.FAMILY_V4))
-		must(w.host.NeighList(l.Attrs().Index, unix.AF_BRIDGE))
-		must(w.host.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{LinkIndex: l.Attrs().Index}, netlink.RT_FILTER_OIF))
-	}
-	b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }
 
 // cpuTime returns the CPU time of the process, in user and kernel mode.

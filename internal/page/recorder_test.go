@@ -109,31 +109,3 @@ func TestLargeWorldsFit(t *testing.T) {
 		t.Errorf("writing changed the recording: %d packets, the one to look at is %d", len(rec.Probes), rec.Packet)
 	}
 }
-
-// told returns a recording whose summary is the name of its scenario.
-func told(r *Recorder, about About) Recording {
-	rec := r.Finish(0, about)
-	rec.Summary = []string{about.Scenario}
-	return rec
-}
-
-// TestTextsStayTexts checks that no text of a recording can end the script that contains it.
-func TestTextsStayTexts(t *testing.T) {
-	plain, evil := twoNodes(), twoNodes()
-	bad := "`</code></script><script>alert(1)</script><b>"
-	evil.Event(0, "n1", bad, bad)
-	evil.Step(0, bad, bad)
-	evil.StepDone(0, bad, bad)
-	evil.State(0, "n1", State{Reasons: []string{bad}})
-	count := func(r *Recorder, about About) int {
-		var page bytes.Buffer
-		if err := Write(&page, told(r, about)); err != nil {
-			t.Fatal(err)
-		}
-		return strings.Count(page.String(), "<script") + strings.Count(page.String(), "</script") +
-			100*strings.Count(page.String(), "<b>")
-	}
-	if got, want := count(evil, About{Scenario: bad, Replay: bad}), count(plain, About{}); got != want {
-		t.Errorf("%d script tags, want %d", got, want)
-	}
-}

@@ -75,29 +75,6 @@ ping n7.pod n13.pod
 ok src=preserved
 `
 
-// otherBackend ends with packets that are too large.
-const otherBackend = `
-topology nodes=2 backend=BACKEND
-----
-ok
-
-start all
-----
-ok
-
-settle
-----
-ok
-
-ping all
-----
-all ok src=preserved
-
-ping n1.pod n2.pod size=1600 df
-----
-too big
-`
-
 // play runs a scenario and returns its recording. It ends at the first step
 // that goes wrong, as a scenario does.
 func play(t *testing.T, name, text string) page.Recording {

@@ -2,7 +2,6 @@ package peers
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -138,27 +137,5 @@ func TestJSON(t *testing.T) {
 	same := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 	if d := cmp.Diff(examples(), back, same, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
-// Reading and printing 5,000 peers.
-func BenchmarkPeers(b *testing.B) {
-	var r Result
-	for i := range 5000 {
-		p := examples().Peers[0]
-		p.Subnet = lease.Key{V4: netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256))}
-		r.Peers = append(r.Peers, p)
-	}
-	answer, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		var back Result
-		if err := json.Unmarshal(answer, &back); err != nil {
-			b.Fatal(err)
-		}
-		text(b, back, output.Table)
 	}
 }

@@ -319,21 +319,6 @@ func TestOnlyTheAskedHostAnswers(t *testing.T) {
 	}
 }
 
-// BenchmarkProbe measures a whole probe of the own host, with both ends of it. A node
-// sends 20 of them a second at most.
-func BenchmarkProbe(b *testing.B) {
-	for _, kind := range []probe.Kind{probe.Echo, probe.Large, probe.Connect} {
-		b.Run(kind.String(), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if a := Probe(probe.Request{Kind: kind, Size: 1450, To: loopback[0]}); !a.OK {
-					b.Fatalf("%+v", a)
-				}
-			}
-		})
-	}
-}
-
 // TestHostIsNotHeard passes an ear the echo that asks for the host alone: it has not come by
 // the way of pods' packets.
 func TestHostIsNotHeard(t *testing.T) {

@@ -132,15 +132,6 @@ func (h *Host) ForeignRules(f cidr.Family, hook dataplane.Hook) []dataplane.Rule
 	return h.filter.foreignRules(sharedKey{f, hook})
 }
 
-// RemoveForeignRule removes a foreign rule.
-func (h *Host) RemoveForeignRule(f cidr.Family, hook dataplane.Hook, rule dataplane.Rule) {
-	k := sharedKey{f, hook}
-	h.filter.shared[k] = slices.DeleteFunc(slices.Clone(h.filter.shared[k]), func(r sharedRule) bool {
-		return !r.jump && r.rule == rule
-	})
-	h.filter.upset("no %s rule %s", hook, rule)
-}
-
 // RestartFirewalld does to the rules what a restart of firewalld or of Docker
 // does: the shared chains hold only that program's rules, and the policy of
 // FORWARD is DROP. Chains of other programs stay, without a way into them.

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -243,14 +242,4 @@ func TestLearningFollows(t *testing.T) {
 	wantDelivered(t, l.ping(t, cidr.V4, PingOptions{}))
 	program(t, l.hosts[1], "replace fdb 02:00:00:00:04:01 dst 192.168.64.8 dev flannel.1")
 	wantDrop(t, l.ping(t, cidr.V4, PingOptions{}), DropFDBConflict, "n2")
-}
-
-func BenchmarkPing(b *testing.B) {
-	l := overlay(b, 1, 2)
-	b.ReportAllocs()
-	for b.Loop() {
-		if p := l.pods[0].Ping(l.pods[1].Addr(cidr.V4), PingOptions{}); !l.RunUntil(p.Done, time.Minute) || !p.Delivered {
-			b.Fatal(p)
-		}
-	}
 }

@@ -132,16 +132,3 @@ func TestTraceHashTellsTimesApart(t *testing.T) {
 		t.Error("one event at two times gave one hash")
 	}
 }
-
-func BenchmarkEvents(b *testing.B) {
-	w := New(1)
-	for range 1000 {
-		var tick func()
-		tick = func() { w.After(time.Millisecond, "n17: tick", tick) }
-		tick()
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		w.step()
-	}
-}
