@@ -15,7 +15,10 @@ func TestEtcdIsInAnotherProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	data, err := os.ReadFile(self)
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func unchanged(smaps, file string) []mapping {
 		n, _ := fmt.Sscanf(line, "%x-%x ", &m.from, &m.to)
 		switch {
 		case n == 2:
-			last, of = m, len(fields) == 6 && fields[5] == file && !strings.Contains(fields[1], "w")
+			last, of = m, mapped(line) == file && !strings.Contains(fields[1], "w")
 		case of && len(fields) == 3 && fields[0] == "Anonymous:" && fields[1] == "0":
 			found = append(found, last)
 		case of && len(fields) == 3 && fields[0] == "Swap:" && fields[1] != "0": // "Anonymous" counts only memory
@@ -54,4 +54,14 @@ func unchanged(smaps, file string) []mapping {
 		}
 	}
 	return found
+}
+
+// mapped returns the file that a head line of smaps names behind five other fields. Its name may have spaces.
+func mapped(line string) string {
+	rest := strings.TrimSuffix(line, "\n")
+	for range 5 {
+		_, rest, _ = strings.Cut(rest, " ")
+		rest = strings.TrimLeft(rest, " ")
+	}
+	return rest
 }

@@ -32,6 +32,10 @@ Anonymous:             0 kB
 	if got := unchanged(smaps, "/opt/bin/flanneld"); !slices.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
 	}
+	want = []mapping{{0x5000000, 0x5100000}}
+	if got := unchanged(smaps, "/opt/bin/flanneld of another"); !slices.Equal(got, want) {
+		t.Errorf("of a name with spaces: %x, want %x", got, want)
+	}
 }
 
 // The process goes on without the pages that it does not use.

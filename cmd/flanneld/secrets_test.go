@@ -32,7 +32,7 @@ func TestWireGuardKeyFile(t *testing.T) {
 	if err != nil || info.Mode() != 0o400 {
 		t.Errorf("file %v, %v", info, err)
 	}
-	if dir, err := os.Stat(filepath.Dir(path)); err != nil || dir.Mode().Perm() != 0o755 {
+	if dir, err := os.Stat(filepath.Dir(path)); err != nil || dir.Mode().Perm()&^0o755 != 0 {
 		t.Errorf("directory %v, %v", dir, err)
 	}
 	other := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))

@@ -214,7 +214,11 @@ func TestCommandsRunBesideTheRecord(t *testing.T) {
 // Commands still run after another program has removed the folder of the record, in one that is made again, or in the
 // root directory if that fails.
 func TestFolderIsRemoved(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "lib")
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(top, "lib")
 	if err := os.Mkdir(dir, dirMode); err != nil {
 		t.Fatal(err)
 	}
