@@ -50,7 +50,7 @@ func reap(session *lang.Session, world *simworld.World, nodes int) harvest {
 				lines = append(lines, "subnet file: "+strings.TrimSpace(line))
 			}
 		}
-		h[name] = append(withoutNextHops(withoutLost(n, lines)), saved(world, name)...)
+		h[name] = append(judged(withoutLost(n, lines)), saved(world, name)...)
 	}
 	return h
 }
@@ -77,11 +77,14 @@ func withoutLost(n lang.Node, lines []string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return mentions(line, lost) })
 }
 
-// withoutNextHops leaves out next-hop objects: whether routes use them depends on the number of records.
-func withoutNextHops(lines []string) []string {
+// judged leaves out what chance decides beside hostile records. Whether routes use next-hop objects depends on the
+// number of records. Whether the kernel has its own route to an address, after a flush of routes, depends on whether
+// the node has taken another subnet since: the kernel makes the route with the address.
+func judged(lines []string) []string {
 	var rest []string
 	for _, line := range lines {
-		if !strings.HasPrefix(line, "nexthop ") {
+		ofKernel := strings.HasPrefix(line, "route ") && strings.Contains(line+" ", " proto 2 ")
+		if !ofKernel && !strings.HasPrefix(line, "nexthop ") {
 			rest = append(rest, nextHopID.ReplaceAllString(line, ""))
 		}
 	}
