@@ -232,6 +232,16 @@ func (n *Node) sawAddresses(facts driver.HostFacts) {
 	}
 }
 
+// seen returns the addresses of the host that the last look showed. The host may have lost one since.
+func (p *publication) seen() (all []netip.Addr) {
+	for _, l := range p.links {
+		for _, a := range l.Addrs {
+			all = append(all, a.Prefix.Addr())
+		}
+	}
+	return all
+}
+
 // shows reports whether the last look showed an address on a link that is up.
 func (p *publication) shows(ip netip.Addr) bool {
 	return slices.ContainsFunc(p.links, func(l driver.Link) bool {

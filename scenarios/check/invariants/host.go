@@ -277,7 +277,7 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 			return false // the tunnel would lead into itself
 		}
 	}
-	for _, a := range n.addresses() {
+	for _, a := range append(n.addresses(), n.published.seen()...) {
 		if a == l.Attrs.PublicIP || a == l.Attrs.PublicIPv6 {
 			return false
 		}
