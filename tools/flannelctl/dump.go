@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"strings"
@@ -97,16 +98,13 @@ func (a *app) runDump(ctx context.Context, f *checkFlags, file string, others []
 		maps.Copy(s.Ask, pagesOf(folder, q.client))
 	}
 	file = cmp.Or(file, s.Name+".tar.gz")
-	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	var names []string
+	err = writeNew(file, func(w io.Writer) (err error) {
+		names, err = dump.Write(ctx, w, s)
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	names, err := dump.Write(ctx, out, s)
-	if closed := out.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return a.Print(dumped{file, names})
 }

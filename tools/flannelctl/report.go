@@ -3,7 +3,9 @@ package flannelctl
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -66,7 +68,7 @@ func (a *app) report() *cobra.Command {
 			now := time.Now()
 			rec := report.Build(now, daemons, commandLine(c, args))
 			file = cmp.Or(file, fmt.Sprintf("flannel-report-%s.html", now.UTC().Format("20060102T150405Z")))
-			if err := writePage(file, rec); err != nil {
+			if err := writeNew(file, func(w io.Writer) error { return page.Write(w, rec) }); err != nil {
 				return err
 			}
 			return a.printFound(reported{file, rec.OK, rec.Summary, rec.Missing})
@@ -88,18 +90,18 @@ func commandLine(c *cobra.Command, args []string) string {
 	return strings.Join(append(line, args...), " ")
 }
 
-// writePage writes the page into a new file, for its owner alone.
-func writePage(file string, rec page.Recording) error {
+// writeNew writes a new file, for its owner alone. It leaves none behind if it fails, such as on a full disk.
+func writeNew(file string, write func(io.Writer) error) error {
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	err = page.Write(out, rec)
+	err = write(out)
 	if closed := out.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
+		return errors.Join(fmt.Errorf("write %s: %w", file, err), os.Remove(file))
 	}
 	return nil
 }

@@ -1,7 +1,10 @@
 package flannelctl
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,8 +12,34 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flanneld/flannel/core/control"
 )
+
+// A file that cannot be written whole is removed, and one that was there before stays.
+func TestWriteNew(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page")
+	full := func(w io.Writer) error {
+		_, err := io.WriteString(w, "half")
+		return errors.Join(err, unix.ENOSPC)
+	}
+	if err := writeNew(file, full); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "write "+file) {
+		t.Errorf("on a full disk: %v", err)
+	}
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("half a file is left: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeNew(file, full); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over a file: %v", err)
+	}
+	if text, err := os.ReadFile(file); string(text) != "old" || err != nil {
+		t.Errorf("the file that was there: %q, %v", text, err)
+	}
+}
 
 // TestReport writes pages about a daemon that is well, one that answers nothing but its
 // status, and one that is gone, together with another host's daemon.
