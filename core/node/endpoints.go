@@ -16,6 +16,9 @@ const endpointTurn = time.Minute
 // records are stale or false.
 const contestedTurn = 10 * time.Second
 
+// clockError is how far the time of a handshake lies ahead before the node takes the clock for one that was set back.
+const clockError = time.Minute
+
 // endpoints remembers where WireGuard peers are. A peer's record names an
 // endpoint, and a device learns another one from authenticated packets if the peer
 // is behind NAT or has moved. The learned one is no drift while the peer has a
@@ -39,6 +42,8 @@ type endpoint struct {
 	record  netip.AddrPort // that the node wrote last, or found
 	learned netip.AddrPort // that the device learned last, if it is another one
 	turnAt  time.Time      // when to try the other one; zero: the peer has a session
+	ahead   time.Time      // the last handshake, if the clock was ahead at that time
+	anewAt  time.Time      // when to make the peer anew, unless there is another handshake before
 }
 
 // resolved is a desired state with the endpoints to use on a host.
@@ -60,7 +65,14 @@ func (n *Node) withEndpoints(want *dataplane.State) *dataplane.State {
 	}
 	e.turns = map[dataplane.WGPeerKey]bool{}
 	result := want
-	for _, peer := range want.WGPeers.All {
+	for key, peer := range want.WGPeers.All {
+		if n.refusesHandshakes(key) {
+			if result == want {
+				result = want.Clone()
+			}
+			result.WGPeers.Delete(key) // the next look adds it again
+			continue
+		}
 		use := n.endpointOf(peer)
 		if use == peer.Endpoint && peer.Others == "" {
 			continue
@@ -79,6 +91,25 @@ func (n *Node) withEndpoints(want *dataplane.State) *dataplane.State {
 	return result
 }
 
+// refusesHandshakes reports whether a device may refuse all handshakes that a peer begins, since it has had one of a
+// later time: the clocks of both were ahead. If both have begun handshakes then, none works once the clocks are right,
+// until one of the devices forgets its peer. The node waits until the session has surely ended.
+func (n *Node) refusesHandshakes(key dataplane.WGPeerKey) bool {
+	known, last := n.host.endpoints.of[key], n.host.have.Handshakes[key]
+	if known == nil || !n.host.have.WGPeers.Has(key) {
+		return false
+	}
+	switch {
+	case last.Sub(n.now) < clockError:
+		known.ahead, known.anewAt = time.Time{}, time.Time{}
+	case !last.Equal(known.ahead):
+		known.ahead, known.anewAt = last, n.now.Add(dataplane.SessionLife)
+	default:
+		return !n.now.Before(known.anewAt)
+	}
+	return false
+}
+
 // endpointOf returns the endpoint that is desired for a peer now.
 func (n *Node) endpointOf(want dataplane.WGPeer) netip.AddrPort {
 	e, key, record := &n.host.endpoints, want.WGPeerKey, want.Endpoint
@@ -88,7 +119,11 @@ func (n *Node) endpointOf(want dataplane.WGPeer) netip.AddrPort {
 	known := e.of[key]
 	switch {
 	case exists && alive && slices.Contains(others, present.Endpoint):
-		e.of[key] = &endpoint{record: record, learned: present.Endpoint}
+		if known == nil {
+			known = &endpoint{}
+			e.of[key] = known
+		}
+		known.record, known.learned, known.turnAt = record, present.Endpoint, time.Time{}
 		return present.Endpoint
 	case !exists || known != nil && known.record != record:
 		e.of[key] = &endpoint{record: record}
@@ -154,12 +189,14 @@ func (e *endpoints) turnDue(now time.Time) bool {
 	return !next.IsZero() && !now.Before(next)
 }
 
-// nextTurn returns the time of the next turn, or zero.
+// nextTurn returns the time of the next turn, or of making a peer anew; zero: none is due.
 func (e *endpoints) nextTurn() time.Time {
 	var next time.Time
 	for _, known := range e.of {
-		if at := known.turnAt; !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
+		for _, at := range [...]time.Time{known.turnAt, known.anewAt} {
+			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
 		}
 	}
 	return next

@@ -119,6 +119,33 @@ func TestEndpointOfCopiedKey(t *testing.T) {
 	c.see("and it lasts", time.Hour, recordEndpoint, true, recordEndpoint, false)
 }
 
+// A peer whose last handshake lies in the future is made anew once its session has ended: the clock was ahead.
+func TestHandshakeOfAWrongClock(t *testing.T) {
+	c := newEndpointCase(t)
+	ahead := c.n.now.AddDate(10, 0, 0)
+	see := func(what string, after time.Duration, handshake time.Time, want bool) {
+		t.Helper()
+		c.n.now = c.n.now.Add(after)
+		c.n.host.have = dataplane.NewState()
+		c.n.host.have.AddWGPeer(dataplane.WGPeer{WGPeerKey: c.key, Endpoint: recordEndpoint})
+		c.n.host.have.Handshakes[c.key], c.n.host.have.Alive[c.key] = handshake, struct{}{}
+		if got := c.n.withEndpoints(c.want).WGPeers.Has(c.key); got != want {
+			t.Errorf("%s: the peer is wanted: %t, want %t", what, got, want)
+		}
+	}
+	see("a session", 0, c.n.now, true)
+	see("the clock was ahead", time.Second, ahead, true)
+	see("the session may last", dataplane.SessionLife-time.Second, ahead, true)
+	see("another handshake while the clock is ahead", 0, ahead.Add(time.Second), true)
+	see("the session may last again", dataplane.SessionLife-time.Second, ahead.Add(time.Second), true)
+	see("the session has ended", time.Second, ahead.Add(time.Second), false)
+	c.see("the peer is gone", time.Second, netip.AddrPort{}, false, recordEndpoint, false)
+	see("it is there again, without a handshake", time.Second, time.Time{}, true)
+	see("and lasts", time.Hour, time.Time{}, true)
+	see("a handshake a moment ahead", time.Second, c.n.now.Add(2*time.Second), true)
+	see("is one of a right clock", time.Hour, c.n.now.Add(time.Hour), true)
+}
+
 // The node forgets the endpoints of peers that it does not want any more.
 func TestEndpointsAreForgotten(t *testing.T) {
 	c := newEndpointCase(t)
