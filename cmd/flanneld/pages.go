@@ -60,8 +60,11 @@ func unchanged(smaps, file string) []mapping {
 func mapped(line string) string {
 	rest := strings.TrimSuffix(line, "\n")
 	for range 5 {
-		_, rest, _ = strings.Cut(rest, " ")
-		rest = strings.TrimLeft(rest, " ")
+		end := strings.IndexByte(rest, ' ')
+		if end < 0 {
+			return ""
+		}
+		rest = strings.TrimLeft(rest[end:], " ")
 	}
 	return rest
 }
