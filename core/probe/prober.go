@@ -184,9 +184,10 @@ func (p *Prober) Answered(now time.Time, a Answer) (Change, bool) {
 		return Change{}, false
 	}
 	p.totals.count(x.kind, a)
-	counted, before, quiet := x.finding, x.last, x.quiet
+	counted, before := x.finding, x.last
+	wasQuiet := !x.quiet.IsZero()
 	ended := x.answered(now, a)
-	if x.reached && quiet.IsZero() && !x.quiet.IsZero() {
+	if x.reached && !wasQuiet && !x.quiet.IsZero() {
 		p.hasten(now)
 	}
 	if !ended {
