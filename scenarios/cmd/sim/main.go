@@ -38,27 +38,28 @@ type options struct {
 
 func main() {
 	var o options
-	flag.Uint64Var(&o.seeds, "seeds", 100, "the number of seeds to run")
-	flag.Uint64Var(&o.first, "first", 1, "the first of these seeds")
-	flag.Uint64Var(&o.seed, "seed", 0, "replay this seed alone, and show its plan")
-	flag.IntVar(&o.Nodes, "nodes", 0, "the number of nodes; 0: as the seed draws it")
-	flag.StringVar(&o.Backend, "backend", "",
+	flags := flag.NewFlagSet("sim", flag.ExitOnError) // not the set of packages for tests
+	flags.Uint64Var(&o.seeds, "seeds", 100, "the number of seeds to run")
+	flags.Uint64Var(&o.first, "first", 1, "the first of these seeds")
+	flags.Uint64Var(&o.seed, "seed", 0, "replay this seed alone, and show its plan")
+	flags.IntVar(&o.Nodes, "nodes", 0, "the number of nodes; 0: as the seed draws it")
+	flags.StringVar(&o.Backend, "backend", "",
 		"vxlan, host-gw, udp, ipip, wireguard, extension or ipsec; empty: as the seed draws it")
-	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
-	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
-	flag.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
-	flag.BoolVar(&o.Networks, "networks", false, "run several networks in each daemon")
-	flag.BoolVar(&o.Servers, "servers", false, "put flannel servers between the nodes and the datastore")
-	flag.BoolVar(&o.Change, "change", false, "change the type of the backend in every seed; false: in one of eight")
-	flag.BoolVar(&o.Hostile, "hostile", false, "let other programs write hostile records in every seed")
-	flag.StringVar(&o.NextHops, "nexthops", "", "always or never; empty: as the seed draws it")
-	flag.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
-	flag.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
-	flag.BoolVar(&o.hashes, "hashes", false, "print the trace hash of each seed, whose number decides its kind of cluster")
-	flag.BoolVar(&o.lines, "lines", false, "print the trace of -seed, of the kind that -hashes gives it")
-	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
-	flag.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
-	flag.Parse()
+	flags.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
+	flags.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
+	flags.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
+	flags.BoolVar(&o.Networks, "networks", false, "run several networks in each daemon")
+	flags.BoolVar(&o.Servers, "servers", false, "put flannel servers between the nodes and the datastore")
+	flags.BoolVar(&o.Change, "change", false, "change the type of the backend in every seed; false: in one of eight")
+	flags.BoolVar(&o.Hostile, "hostile", false, "let other programs write hostile records in every seed")
+	flags.StringVar(&o.NextHops, "nexthops", "", "always or never; empty: as the seed draws it")
+	flags.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
+	flags.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
+	flags.BoolVar(&o.hashes, "hashes", false, "print the trace hash of each seed, whose number decides its kind of cluster")
+	flags.BoolVar(&o.lines, "lines", false, "print the trace of -seed, of the kind that -hashes gives it")
+	flags.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
+	flags.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
+	_ = flags.Parse(os.Args[1:]) // ends the program at an error
 	if err := o.Check(); err != nil {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(2)
