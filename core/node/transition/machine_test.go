@@ -257,6 +257,38 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
+// A node that has offered an encrypting backend sends nothing in the clear to peers that offer it, even if the kernel
+// refuses the device later. Before that it keeps the previous backend.
+func TestRefusedDeviceOfAnEncryptingBackend(t *testing.T) {
+	refused := dataplane.Op{Verb: dataplane.Create, Object: dataplane.Link{Name: "flannel-wg", Params: dataplane.WireGuard{}}}
+	for name, began := range map[string]bool{"before it is offered": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			b := ran(t, vxlan)
+			b.peers = []*lease.Lease{{Key: lease.Key{V4: netip.MustParsePrefix("10.5.9.0/24")}, Attrs: lease.Attrs{
+				PublicIP: netip.MustParseAddr("192.168.64.9"), BackendType: "wireguard",
+				BackendData: fmt.Appendf(nil, `{"PublicKey":%q,"Port":51820}`, dataplane.PublicKey{9}),
+				Ways: lease.Ways{Former: []lease.FormerWay{{
+					Backend: json.RawMessage(vxlan), Data: json.RawMessage(`{"VNI":1,"VtepMAC":"02:00:00:00:00:09"}`),
+				}}},
+			}}}
+			b.adopt("", wireguard)
+			if began {
+				b.m.Stands()
+				for range 4 {
+					b.pass(PrepareFor) // the record announces it, then offers it
+				}
+				b.wantUse("offered", []string{wireguard, vxlan}, []string{wireguard, vxlan})
+			}
+			b.m.Lacks(refused, "flannel-wg", driver.ErrUnsupported)
+			b.pass(time.Second)
+			uses := b.m.Set().Uses(b.env, b.self, b.peers)
+			if len(uses) != 1 || (len(uses[0].Sends) == 0) != began {
+				t.Errorf("the node sends %+v", uses)
+			}
+		})
+	}
+}
+
 // An unencrypted device beside an encrypting one is open only behind a filter.
 func TestUnguardedDevices(t *testing.T) {
 	b := ran(t, vxlan)

@@ -25,6 +25,9 @@ func (m *Machine) roles(f Facts) map[string]backends.Role {
 		r := roles[id]
 		// Another program may have the port of a packet path that does not stand.
 		r.Down = len(previous) > 0 && m.set.IsPath(id) && !m.stood.Has(id) || m.lacks[id] != nil
+		if id == present && m.set.Encrypts(id) && !at.IsZero() {
+			r.Down = false // peers that have followed get nothing in the clear, even if its device is gone for good
+		}
 		if id == present && m.prepares(f) {
 			r.Down, r.Announced = false, true
 		}
