@@ -102,11 +102,12 @@ func (o *observer) readTables() error {
 	return o.d.hints.watch(watched{links: o.owned, extent: extent, memory: m})
 }
 
+// cloneExtent returns a copy that shares no list with an extent.
 func cloneExtent(e dataplane.Extent) dataplane.Extent {
-	return dataplane.Extent{
-		Links: slices.Clone(e.Links), Networks: slices.Clone(e.Networks),
-		Sysctls: slices.Clone(e.Sysctls), Reach: e.Reach,
-	}
+	e = e.Whole()
+	e.Links, e.Networks, e.Sysctls = slices.Clone(e.Links), slices.Clone(e.Networks), slices.Clone(e.Sysctls)
+	e.Reach, e.Keys, e.Kinds, e.PSKs = slices.Clone(e.Reach), slices.Clone(e.Keys), slices.Clone(e.Kinds), slices.Clone(e.PSKs)
+	return e
 }
 
 func (m *routeMemory) readTable(o *observer, family cidr.Family) error {

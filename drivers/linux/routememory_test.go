@@ -13,6 +13,8 @@ var memoryExtent = dataplane.Extent{
 	Links:    benchExtent.Links,
 	Networks: benchExtent.Networks,
 	Reach:    []netip.Addr{netip.MustParseAddr("172.16.8.1")},
+	Kinds:    []dataplane.LinkKind{dataplane.LinkVXLAN},
+	PSKs:     []dataplane.Secret{{}},
 }
 
 // TestRoutesAreReadOnce looks again after changes, and expects a look to read
