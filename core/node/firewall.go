@@ -71,10 +71,13 @@ func (p firewallPart) watches() bool {
 	return p.n.filters() || !p.n.lanes[FirewallLane].clean
 }
 
-// filters reports whether rules are desired.
-func (n *Node) filters() bool {
+// filters reports whether rules are desired, or guards are left of a device that is.
+func (n *Node) filters() bool { return n.needsRules() || n.leaves() }
+
+// needsRules reports whether the operator or an unencrypted device needs rules.
+func (n *Node) needsRules() bool {
 	guards := n.transition.Guards(n.records())
-	return n.opts.Firewall.Any() || len(guards[cidr.V4])+len(guards[cidr.V6]) > 0 || n.leaves()
+	return n.opts.Firewall.Any() || len(guards[cidr.V4])+len(guards[cidr.V6]) > 0
 }
 
 func (p firewallPart) follow() bool {
@@ -175,11 +178,11 @@ func nameChain(op dataplane.Op) string {
 	return fmt.Sprintf("%s %s", op.Verb, op.Object.(dataplane.Chain).ChainKey)
 }
 
-// reasons returns nothing if no rules are desired: leftover rules that cannot be
+// reasons returns nothing if no rules are needed: leftover rules that cannot be
 // removed cut no pod off from the network.
 func (p firewallPart) reasons() (rs []string) {
 	n := p.n
-	if !n.opts.Firewall.Any() {
+	if !n.needsRules() {
 		return nil
 	}
 	unfinished := "the rules are not yet as desired"

@@ -76,6 +76,19 @@ func TestGuardsAreKept(t *testing.T) {
 	}
 }
 
+// TestLostGuardEndsReadiness: another program removes the guard, and the host refuses a new one.
+func TestLostGuardEndsReadiness(t *testing.T) {
+	w := guarding(t, func(*Options) {}, func(*fakeFirewall) {})
+	w.wantReady()
+	clear(w.firewall.chains.Chains)
+	w.firewall.refuse = func(dataplane.Op) error { return driver.ErrDenied }
+	w.run(hint(FirewallLane))
+	w.pass(2 * time.Second)
+	if s := w.status(); s.Ready || !strings.Contains(strings.Join(s.Reasons, "\n"), "firewall: replace iptables ipv4 input") {
+		t.Errorf("ready %t, reasons %q", s.Ready, s.Reasons)
+	}
+}
+
 // harms are the ways in which a host cannot hold a guard, with what the node says of each.
 var harms = map[string]struct {
 	harm func(*fakeFirewall)
