@@ -55,7 +55,7 @@ func main() {
 	flags.StringVar(&o.NextHops, "nexthops", "", "always or never; empty: as the seed draws it")
 	flags.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
 	flags.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
-	flags.BoolVar(&o.hashes, "hashes", false, "print the trace hash of each seed, whose number decides its kind of cluster")
+	flags.BoolVar(&o.hashes, "hashes", false, "print the trace hash of each seed, whose number decides its cluster")
 	flags.BoolVar(&o.lines, "lines", false, "print the trace of -seed, of the kind that -hashes gives it")
 	flags.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
 	flags.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
