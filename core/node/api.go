@@ -17,7 +17,7 @@ import (
 // programs see routes as upstream makes them.
 const DefaultNextHopsFrom = 2000
 
-// Options fix how a node behaves. Zero durations mean the defaults.
+// Options fix how a node behaves. Durations with a default have it if they are zero.
 type Options struct {
 	Uplink    uplink.Options
 	Firewall  firewall.Options
