@@ -88,9 +88,14 @@ func (s *Session) podTwice(name string, f cidr.Family) bool {
 // tunnel. Trace on a host supposes that a peer sends as the host itself does.
 func (s *Session) blocksOneWay(from, to string) bool {
 	behind := slices.Contains(s.top.NAT, from) || slices.Contains(s.top.NAT, to)
-	return behind && backendOf(s.config)["DirectRouting"] == true && slices.ContainsFunc(sortedKeys(s.undo), func(fault string) bool {
+	return behind && backendOf(s.config)["DirectRouting"] == true && s.hasFault("", "block")
+}
+
+// hasFault reports whether a lasting fault with a name is in force, at a host or at any.
+func (s *Session) hasFault(host, name string) bool {
+	return slices.ContainsFunc(sortedKeys(s.undo), func(fault string) bool {
 		words := strings.Fields(fault)
-		return len(words) > 1 && words[1] == "block"
+		return len(words) > 1 && words[1] == name && (host == "" || words[0] == host)
 	})
 }
 
@@ -108,12 +113,14 @@ func (s *Session) addressTwice(name string) bool {
 }
 
 // seenByTrace reports whether trace finds the reason of a lost packet in a host's kernel. Only the
-// daemon knows the peers of a WireGuard device in userspace, so trace reads the records instead.
+// daemon knows the peers of a WireGuard device in userspace, so trace reads the records instead. A daemon of the udp
+// backend whose port another program has holds no socket, so trace knows no port that a rule could block.
 func (s *Session) seenByTrace(r PingResult) bool {
 	inUserspace := func(config string) bool { return backendOf(config)["Implementation"] == "userspace" }
 	userspace := slices.Contains(s.top.NoWireGuard, r.Where) || inUserspace(s.config) ||
 		slices.ContainsFunc(s.formerly, inUserspace)
-	return slices.Contains(seenByTrace, r.Drop) && !(userspace && r.Drop == "wg_no_peer")
+	portTaken := r.Drop == "fw_drop" && s.hasFault(r.Where, "block") && s.hasFault(r.Where, "port")
+	return slices.Contains(seenByTrace, r.Drop) && !(userspace && r.Drop == "wg_no_peer") && !portTaken
 }
 
 // compareTrace compares the traces between two pods, there and back, with a packet.

@@ -14,8 +14,8 @@ import (
 )
 
 // hostileFaults returns what programs do that may write records and wish the nodes ill: an etcd client or a client of a
-// flannel server, a daemon like upstream's, and kubelets that annotate their own nodes. One seed in eight draws them, and
-// with [Options.Hostile] every seed.
+// flannel server, a daemon like upstream's, and kubelets that annotate their own nodes. One seed in eight draws them,
+// and with [Options.Hostile] every seed.
 func hostileFaults() []fault {
 	return []fault{
 		etcdOnly("hostile-record", func(d *drawing) []Step { return []Step{d.forge(d.record())} }),
