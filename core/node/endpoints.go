@@ -112,7 +112,8 @@ func (n *Node) refusesHandshakes(key dataplane.WGPeerKey) bool {
 
 // endpointOf returns the endpoint that is desired for a peer now.
 func (n *Node) endpointOf(want dataplane.WGPeer) netip.AddrPort {
-	e, key, record := &n.host.endpoints, want.WGPeerKey, want.Endpoint
+	e := &n.host.endpoints
+	key, record := want.WGPeerKey, want.Endpoint
 	others := slices.Collect(want.Others.All)
 	present, exists := n.host.have.WGPeers.Get(key)
 	_, alive := n.host.have.Alive[key]
@@ -123,7 +124,8 @@ func (n *Node) endpointOf(want dataplane.WGPeer) netip.AddrPort {
 			known = &endpoint{}
 			e.of[key] = known
 		}
-		known.record, known.learned, known.turnAt = record, present.Endpoint, time.Time{}
+		known.record, known.learned = record, present.Endpoint
+		known.turnAt = time.Time{}
 		return present.Endpoint
 	case !exists || known != nil && known.record != record:
 		e.of[key] = &endpoint{record: record}

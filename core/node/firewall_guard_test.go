@@ -84,7 +84,8 @@ func TestLostGuardEndsReadiness(t *testing.T) {
 	w.firewall.refuse = func(dataplane.Op) error { return driver.ErrDenied }
 	w.run(hint(FirewallLane))
 	w.pass(2 * time.Second)
-	if s := w.status(); s.Ready || !strings.Contains(strings.Join(s.Reasons, "\n"), "firewall: replace iptables ipv4 input") {
+	s := w.status()
+	if s.Ready || !strings.Contains(strings.Join(s.Reasons, "\n"), "firewall: replace iptables ipv4 input") {
 		t.Errorf("ready %t, reasons %q", s.Ready, s.Reasons)
 	}
 }

@@ -451,11 +451,5 @@ func looked(id LaneID, l Looked) (in Input) {
 	return in
 }
 
-// applied returns the input of a plan that has ended.
-func applied(id LaneID, errs []error) (in Input) {
-	in.Lanes[id].Applied = &Applied{Errs: errs}
-	return in
-}
-
 // every accepts every object of a table.
 func every[K, V any](K, V) bool { return true }

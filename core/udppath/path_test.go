@@ -227,7 +227,7 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// TestReceiveRemembersNoMoreThanTheFlow checks that what a path remembers of a flow holds for this table, this sender and
+// TestReceiveRemembersNoMoreThanTheFlow checks that what a path remembers of a flow holds for this table, sender and
 // these addresses alone.
 func TestReceiveRemembersNoMoreThanTheFlow(t *testing.T) {
 	table, path := tableA(t), newPath()

@@ -105,8 +105,12 @@ func (o *observer) readTables() error {
 // cloneExtent returns a copy that shares no list with an extent.
 func cloneExtent(e dataplane.Extent) dataplane.Extent {
 	e = e.Whole()
-	e.Links, e.Networks, e.Sysctls = slices.Clone(e.Links), slices.Clone(e.Networks), slices.Clone(e.Sysctls)
-	e.Reach, e.Keys, e.Kinds, e.PSKs = slices.Clone(e.Reach), slices.Clone(e.Keys), slices.Clone(e.Kinds), slices.Clone(e.PSKs)
+	e.Links = slices.Clone(e.Links)
+	e.Networks = slices.Clone(e.Networks)
+	e.Sysctls = slices.Clone(e.Sysctls)
+	e.Keys = slices.Clone(e.Keys)
+	e.Kinds = slices.Clone(e.Kinds)
+	e.PSKs = slices.Clone(e.PSKs)
 	return e
 }
 

@@ -182,7 +182,8 @@ func (r Result) peers() output.Cell {
 		number int
 		what   string
 	}{
-		{c.Pending, "pending"}, {c.Refused, "refused"}, {c.Lost, "lost by the datastore"}, {c.Former, "by a previous backend"},
+		{c.Pending, "pending"}, {c.Refused, "refused"}, {c.Lost, "lost by the datastore"},
+		{c.Former, "by a previous backend"},
 	} {
 		if part.number > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.number, part.what))

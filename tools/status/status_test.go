@@ -221,7 +221,8 @@ func TestAdviceByName(t *testing.T) {
 		"the datastore has not answered yet: dial tcp: lookup etcd.example: i/o timeout",
 	} {
 		r := readyNode()
-		r.Ready, r.Synced, r.Reasons = false, false, []string{reason}
+		r.Ready, r.Synced = false, false
+		r.Reasons = []string{reason}
 		if got := Advise(node.Status(r)); got.Command != "getent hosts etcd.example" {
 			t.Errorf("%s: %+v", reason, got)
 		}
@@ -236,7 +237,8 @@ func TestAdviceWithoutLeader(t *testing.T) {
 		"(dial tcp 192.0.2.1:2379: refused)": "config get",
 	} {
 		r := readyNode()
-		r.Ready, r.Synced, r.Reasons = false, false, []string{mute + why}
+		r.Ready, r.Synced = false, false
+		r.Reasons = []string{mute + why}
 		if got := Advise(node.Status(r)); got.Command != "flannelctl "+want+" --etcd-endpoints=URL" {
 			t.Errorf("%s: %+v", why, got)
 		}

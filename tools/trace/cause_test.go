@@ -8,7 +8,7 @@ import (
 )
 
 // A cause that looks like another is told apart: a source without a way back, another program's address, and a
-// neighbour that nobody asks for.
+// neighbour that no node asks for.
 func TestCauses(t *testing.T) {
 	for _, c := range []struct {
 		src, dst string

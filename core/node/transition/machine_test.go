@@ -260,7 +260,8 @@ func TestGiveUp(t *testing.T) {
 // A node that has offered an encrypting backend sends nothing in the clear to peers that offer it, even if the kernel
 // refuses the device later. Before that it keeps the previous backend.
 func TestRefusedDeviceOfAnEncryptingBackend(t *testing.T) {
-	refused := dataplane.Op{Verb: dataplane.Create, Object: dataplane.Link{Name: "flannel-wg", Params: dataplane.WireGuard{}}}
+	device := dataplane.Link{Name: "flannel-wg", Params: dataplane.WireGuard{}}
+	refused := dataplane.Op{Verb: dataplane.Create, Object: device}
 	for name, began := range map[string]bool{"before it is offered": false, "later": true} {
 		t.Run(name, func(t *testing.T) {
 			b := ran(t, vxlan)
