@@ -97,6 +97,9 @@ type traceOptions struct {
 	asDaemons bool
 }
 
+// unsure follows the arrival of a packet that trace could not judge in all steps.
+const unsure = " as far as known"
+
 // tracePair follows a packet between the pods of two nodes.
 func (s *Session) tracePair(from, to string, f cidr.Family, o traceOptions) (string, error) {
 	flow := trace.Flow{Size: o.size}
@@ -137,6 +140,8 @@ func (s *Session) traceFlow(name string, flow trace.Flow, o traceOptions) (strin
 		switch {
 		case r.Trouble():
 			return strings.Join(append(stages, name+" ends: "+r.Reason), ", "), nil
+		case r.Arrived && len(r.Unsure) > 0 && o.asDaemons:
+			return strings.Join(append(stages, name+" arrives"+unsure), ", "), nil
 		case r.Arrived:
 			return strings.Join(append(stages, name+" arrives"), ", "), nil
 		}

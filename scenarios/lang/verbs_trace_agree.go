@@ -113,14 +113,12 @@ func (s *Session) addressTwice(name string) bool {
 }
 
 // seenByTrace reports whether trace finds the reason of a lost packet in a host's kernel. Only the
-// daemon knows the peers of a WireGuard device in userspace, so trace reads the records instead. A daemon of the udp
-// backend whose port another program has holds no socket, so trace knows no port that a rule could block.
+// daemon knows the peers of a WireGuard device in userspace, so trace reads the records instead.
 func (s *Session) seenByTrace(r PingResult) bool {
 	inUserspace := func(config string) bool { return backendOf(config)["Implementation"] == "userspace" }
 	userspace := slices.Contains(s.top.NoWireGuard, r.Where) || inUserspace(s.config) ||
 		slices.ContainsFunc(s.formerly, inUserspace)
-	portTaken := r.Drop == "fw_drop" && s.hasFault(r.Where, "block") && s.hasFault(r.Where, "port")
-	return slices.Contains(seenByTrace, r.Drop) && !(userspace && r.Drop == "wg_no_peer") && !portTaken
+	return slices.Contains(seenByTrace, r.Drop) && !(userspace && r.Drop == "wg_no_peer")
 }
 
 // compareTrace compares the traces between two pods, there and back, with a packet.
@@ -139,7 +137,8 @@ func (s *Session) compareTrace(from, to string, f cidr.Family) error {
 	arrives := arrivesThere && arrivesBack
 	eitherHost := !arrivesThere && s.addressTwice(to) || !arrivesBack && s.addressTwice(from)
 	dropper := slices.Contains(s.top.NodeNames(), r.Where)
-	noted := strings.Contains(there+", "+back, r.Where+" leaves"+pending) && slices.Contains(ofDaemon, r.Drop)
+	noted := strings.Contains(there+", "+back, r.Where+" leaves"+pending) && slices.Contains(ofDaemon, r.Drop) ||
+		strings.Contains(there+", "+back, r.Where+" arrives"+unsure)
 	if b, _, err := s.backend(); err == nil && b.Extent().Provider.Name != "" {
 		arrives = false // trace does not read the provider's tables
 	}

@@ -52,7 +52,7 @@ func (k simKernel) Route(q trace.Question) (trace.Route, error) {
 	way, why := k.host.Way(q.Src, q.Dst, q.In)
 	switch why {
 	case "":
-		return trace.Route{Local: way.Local, Link: way.Link, Via: way.Via}, nil
+		return trace.Route{Local: way.Local, Link: way.Link, Via: way.Via, Src: way.Src}, nil
 	case kernel.DropNoRoute:
 		return trace.Route{}, trace.ErrNoRoute
 	case kernel.DropBlackhole:

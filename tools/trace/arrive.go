@@ -45,6 +45,9 @@ func (w *walk) arrive() error {
 	peer, ok := w.peerOf(src)
 	if !ok || w.isOwn(src) {
 		w.hop("arrive", "it comes in by %s, the source's device", way.Link)
+		if w.isTunnel(way.Link) {
+			w.doubt("arrive", "rules about the tunnel's packets, since no record names the node of "+src.String())
+		}
 		return nil
 	}
 	if w.astray(src, way) {

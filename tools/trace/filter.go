@@ -185,10 +185,14 @@ func (w *walk) admitted(peer node.Peer) error {
 	case dataplane.IPIP:
 		own, o = l.Local, outer{proto: "ipencap"}
 	case dataplane.TUN:
-		if w.known.Carried == nil || !w.known.Carried.Proxies[w.in].Local.IsValid() {
+		if w.known.Carried == nil {
 			return nil // only the daemon knows its port
 		}
 		socket := w.known.Carried.Proxies[w.in].Local
+		if !socket.IsValid() {
+			w.doubt("arrive", "rules about the tunnel's packets, since the daemon holds no socket for "+w.in)
+			return nil
+		}
 		own, o = socket.Addr(), outer{"udp", socket.Port()}
 	default:
 		return nil

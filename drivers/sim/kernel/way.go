@@ -12,6 +12,7 @@ type Way struct {
 	Local bool // the destination is one of the host's addresses
 	Link  string
 	Via   netip.Addr // zero: the destination is on the link
+	Src   netip.Addr // the address from which the host itself would send; zero: it has none
 }
 
 // Way returns the way of a packet, or the reason why the kernel drops it. The packet comes
@@ -31,7 +32,7 @@ func (h *Host) Way(src, dst netip.Addr, in string) (Way, Drop) {
 	if r == nil || r.link == nil {
 		return Way{}, noRoute(r)
 	}
-	return Way{Link: r.link.name, Via: r.via}, ""
+	return Way{Link: r.link.name, Via: r.via, Src: s.sourceFor(dst)}, ""
 }
 
 // Neighbour returns the MAC of an address on a link, or the reason why the kernel does
