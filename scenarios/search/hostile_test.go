@@ -63,11 +63,12 @@ func TestJudged(t *testing.T) {
 	got := judged([]string{
 		"addr <n4.v6>/128 dev flannel-v6.1", "route <n4.v6>/128 dev flannel-v6.1 metric 256 proto 2",
 		"nexthop 10.5.2.0 via 10.5.2.0 dev flannel.1 onlink", "route <n2>/24 nhid 10.5.2.0 via 10.5.2.0 dev flannel.1",
-		"route <n3>/24 via 192.168.64.3 dev eth0 proto 20",
+		"route <n3>/24 via 192.168.64.3 dev eth0 proto 20", `cloud-route <n3>/24 table "main" to "vpn"`,
+		"neigh <n4.v6> lladdr <n4.v6.mac> dev flannel-v6.1",
 	})
 	want := []string{
 		"addr <n4.v6>/128 dev flannel-v6.1", "route <n2>/24 via 10.5.2.0 dev flannel.1",
-		"route <n3>/24 via 192.168.64.3 dev eth0 proto 20",
+		"route <n3>/24 via 192.168.64.3 dev eth0 proto 20", "neigh <n4.v6> lladdr <n4.mac> dev flannel-v6.1",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("judged returns %q, want %q", got, want)
