@@ -72,7 +72,7 @@ var sealed = []fault{
 	{0, "ip route add blackhole DST", "ip route del blackhole DST",
 		"a route drops packets|another program's route DST"},
 	{0, "ip route add unreachable DST", "ip route del unreachable DST",
-		"the kernel has no way|another program's route DST"},
+		"the kernel has no way|it has no way back there|another program's route DST"},
 	{0, "ip route add DST dev eth0", "ip route del DST", "another program's route DST"},
 	{1, "ip route add blackhole DST", "ip route del blackhole DST",
 		"a route drops packets|another program's route DST"},

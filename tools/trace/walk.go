@@ -198,9 +198,9 @@ func (w *walk) route() error {
 	case errors.Is(err, ErrSource):
 		return w.end(reason, "route", "set net.ipv4.conf."+w.in+".rp_filter to 2, or remove the other route to the source",
 			"the reverse path filter drops it: %s is not the device by which the kernel would answer %s", w.in, w.Flow.Src)
-	case errors.Is(err, ErrBlackhole) && w.in != "" && w.noWayBack():
+	case errors.Is(err, ErrBlackhole) && w.in != "" && w.wayBack() != nil:
 		return w.end(reason, "route", "look at ip rule and ip route show table all"+w.foreignRules(), "the kernel takes no "+
-			"packet from %s that comes in by %s: it has no way back there", w.Flow.Src, w.in)
+			"packet from %s that comes in by %s: it has no way back there: %v", w.Flow.Src, w.in, w.wayBack())
 	case err != nil:
 		return w.end(reason, "route", w.lostRemedy(), "the kernel has no way to %s: %v", w.Flow.Dst, err)
 	case way.Local:
@@ -227,10 +227,12 @@ func (w *walk) route() error {
 	return nil
 }
 
-// noWayBack reports whether the kernel refuses packets to the source: it then takes none from there either.
-func (w *walk) noWayBack() bool {
-	_, err := w.Route(Question{Dst: w.Flow.Src})
-	return refusal(err) != ""
+// wayBack returns why the kernel refuses packets to the source: it then takes none from there either.
+func (w *walk) wayBack() error {
+	if _, err := w.Route(Question{Dst: w.Flow.Src}); refusal(err) != "" {
+		return err
+	}
+	return nil
 }
 
 // The kernel's own tables of routes.
