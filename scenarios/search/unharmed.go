@@ -79,7 +79,7 @@ func withoutLost(n lang.Node, lines []string) []string {
 
 // judged leaves out what chance decides beside hostile records. Whether routes use next-hop objects depends on the
 // number of records. Whether the kernel has its own route to an address, after a flush of routes, depends on whether
-// the node has taken another subnet since: the kernel makes the route with the address. So it is with a provider's route
+// the node has taken another subnet since: the kernel makes the route with the address. So with a provider's route
 // that an operator has led elsewhere, to a subnet that a node had then. A node whose record another program has written
 // may have the one MAC of that record in both families.
 func judged(lines []string) []string {
