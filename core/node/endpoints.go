@@ -84,7 +84,7 @@ func (n *Node) withEndpoints(want *dataplane.State) *dataplane.State {
 		result.AddWGPeer(peer)
 	}
 	e.forget(want)
-	if next := e.nextTurn(); !next.IsZero() {
+	if next := e.nextTurn(n.now); !next.IsZero() {
 		n.hostLane().lookBy(next, causeRetry)
 	}
 	e.last = resolved{want, have, result}
@@ -150,6 +150,7 @@ func (n *Node) endpointOf(want dataplane.WGPeer) netip.AddrPort {
 		places = append(places, known.learned)
 	}
 	if len(places) == 1 {
+		known.turnAt = time.Time{}
 		return record
 	}
 	return n.takeTurn(key, known, present.Endpoint, places, turn)
@@ -187,21 +188,33 @@ func firstValid(a, b netip.AddrPort) netip.AddrPort {
 
 // turnDue reports whether a turn is due.
 func (e *endpoints) turnDue(now time.Time) bool {
-	next := e.nextTurn()
-	return !next.IsZero() && !now.Before(next)
+	for at := range e.moments {
+		if !now.Before(at) {
+			return true
+		}
+	}
+	return false
 }
 
-// nextTurn returns the time of the next turn, or of making a peer anew; zero: none is due.
-func (e *endpoints) nextTurn() time.Time {
-	var next time.Time
-	for _, known := range e.of {
-		for _, at := range [...]time.Time{known.turnAt, known.anewAt} {
-			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-				next = at
-			}
+// nextTurn returns the time of the next turn, or of making a peer anew, after now; zero: none is due.
+func (e *endpoints) nextTurn(now time.Time) (next time.Time) {
+	for at := range e.moments {
+		if at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
 	}
 	return next
+}
+
+// moments yields the times of turns, and of making peers anew.
+func (e *endpoints) moments(yield func(time.Time) bool) {
+	for _, known := range e.of {
+		for _, at := range [...]time.Time{known.turnAt, known.anewAt} {
+			if !at.IsZero() && !yield(at) {
+				return
+			}
+		}
+	}
 }
 
 // forget drops the peers that are not desired any more.

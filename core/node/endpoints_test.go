@@ -119,6 +119,20 @@ func TestEndpointOfCopiedKey(t *testing.T) {
 	c.see("and it lasts", time.Hour, recordEndpoint, true, recordEndpoint, false)
 }
 
+// A peer whose key another record had, too, has no turn to wait for once that record is gone: the node would look at its
+// host without end.
+func TestNoTurnOfOneEndpoint(t *testing.T) {
+	c := newEndpointCase(t)
+	for _, others := range []dataplane.Endpoints{dataplane.Endpoints(foreignEndpoint.String()), ""} {
+		c.want = dataplane.NewState()
+		c.want.AddWGPeer(dataplane.WGPeer{WGPeerKey: c.key, Endpoint: recordEndpoint, Others: others})
+		c.see("without a session", time.Second, recordEndpoint, false, recordEndpoint, false)
+	}
+	if e := &c.n.host.endpoints; !e.nextTurn(c.n.now).IsZero() || e.turnDue(c.n.now.Add(time.Hour)) {
+		t.Errorf("a turn is due at %v", e.of[c.key].turnAt)
+	}
+}
+
 // A peer whose last handshake lies in the future is made anew once its session has ended: the clock was ahead.
 func TestHandshakeOfAWrongClock(t *testing.T) {
 	c := newEndpointCase(t)
