@@ -119,8 +119,8 @@ func TestEndpointOfCopiedKey(t *testing.T) {
 	c.see("and it lasts", time.Hour, recordEndpoint, true, recordEndpoint, false)
 }
 
-// A peer whose key another record had, too, has no turn to wait for once that record is gone: the node would look at its
-// host without end.
+// A peer whose key another record had, too, has no turn to wait for once that record is gone: the node would look at
+// its host without end.
 func TestNoTurnOfOneEndpoint(t *testing.T) {
 	c := newEndpointCase(t)
 	for _, others := range []dataplane.Endpoints{dataplane.Endpoints(foreignEndpoint.String()), ""} {
