@@ -2,7 +2,7 @@
 // Leased → Programmed → Ready. The node enters each state when its facts hold
 // and leaves it when one of them ends.
 //
-// [Node.Step] is the only way in, [Node.Ready] the only way out. The node has no
+// Only [Node.Step] changes a node, and only [Node.Ready] asks for effects; its other methods read. The node has no
 // goroutines, no clock, no files and no kernel. Its driver performs the effects
 // that Ready returns and passes their results to Step. Package agent does so
 // with real drivers, drivers/sim in virtual time.

@@ -196,7 +196,7 @@ func (e *endpoints) turnDue(now time.Time) bool {
 	return false
 }
 
-// nextTurn returns the time of the next turn, or of making a peer anew, after now; zero: none is due.
+// nextTurn returns the first of the moments after now; zero: there is none.
 func (e *endpoints) nextTurn(now time.Time) (next time.Time) {
 	for at := range e.moments {
 		if at.After(now) && (next.IsZero() || at.Before(next)) {
@@ -206,7 +206,7 @@ func (e *endpoints) nextTurn(now time.Time) (next time.Time) {
 	return next
 }
 
-// moments yields the times of turns, and of making peers anew.
+// moments yields when turns of peers end, and when the node deletes a peer to add it again.
 func (e *endpoints) moments(yield func(time.Time) bool) {
 	for _, known := range e.of {
 		for _, at := range [...]time.Time{known.turnAt, known.anewAt} {

@@ -133,7 +133,8 @@ func TestNoTurnOfOneEndpoint(t *testing.T) {
 	}
 }
 
-// A peer whose last handshake lies in the future is made anew once its session has ended: the clock was ahead.
+// The clock was ahead at the last handshake of a peer. Once that session has ended, the node deletes the peer and adds it
+// again.
 func TestHandshakeOfAWrongClock(t *testing.T) {
 	c := newEndpointCase(t)
 	ahead := c.n.now.AddDate(10, 0, 0)

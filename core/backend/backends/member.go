@@ -159,8 +159,8 @@ func (m member) aside() member {
 const mostReplaced = 100
 
 // replaces reports whether a backend with an identity is of the same type and has the same
-// devices: vxlan with another port, for example. If a host has only one of them, it
-// stands for the other too. Meanwhile routes without encapsulation work.
+// devices: vxlan with another port, for example. A host that has only one of the two sends to peers of the other
+// by it. Only packets that go by direct routing arrive then.
 func (m member) replaces(id string) bool {
 	known, ok := m.replaced[id]
 	if ok {
