@@ -133,8 +133,8 @@ func TestNoTurnOfOneEndpoint(t *testing.T) {
 	}
 }
 
-// The clock was ahead at the last handshake of a peer. Once that session has ended, the node deletes the peer and adds it
-// again.
+// The clock was ahead at the last handshake of a peer. Once that session has ended, the node deletes the peer and adds
+// it again.
 func TestHandshakeOfAWrongClock(t *testing.T) {
 	c := newEndpointCase(t)
 	ahead := c.n.now.AddDate(10, 0, 0)
